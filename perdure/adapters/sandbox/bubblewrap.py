@@ -133,7 +133,8 @@ class BubblewrapSandbox:
         package_mounts: setup.PackageMounts,
     ) -> Iterator[str]:
         """Yield bwrap's options for a command: its mounts, in the order that counts (a tmpfs mounted late would hide
-        what lies below it), its directory, and its variables.
+        what lies below it), its directory, and its variables. Places to mount at and caches that are missing are made
+        on disk. Raises OSError when that fails.
 
         etc             the private copy of /etc
         proxy_socket    with `reach`, for setup: the proxy's socket; setup's own mounts and variables are added

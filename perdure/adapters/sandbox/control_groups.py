@@ -159,8 +159,8 @@ class ControlGroup:
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[None]:
-    """Hold the lock of the delegated group while the block runs, so that a new group is not taken for a dead worker's
-    before its own worker has locked it."""
+    """Wait for the lock of the delegated group and hold it while the block runs, so that a new group is not taken for a
+    dead worker's before its own worker has locked it."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -157,8 +157,8 @@ def hosts_named_by_owner(owner: Mapping[str, str], owner_home: Path) -> frozense
 
 
 def copy_owner_files(owner_home: Path, private_home: Path) -> None:
-    """Copy the owner's files that say where packages come from into a command's private home, for the grades that
-    cannot mount."""
+    """Copy those of the owner's files that exist and say where packages come from into a command's private home, for
+    the grades that cannot mount."""
     for owner_file in OWNER_FILES:
         if (owner_home / owner_file).is_file():
             (private_home / owner_file).parent.mkdir(parents=True, exist_ok=True)

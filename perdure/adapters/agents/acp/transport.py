@@ -82,7 +82,7 @@ class AcpTransport:
                 self._count_foreign_line(line)
 
     async def close(self) -> None:
-        """Close the connection to the agent's input, and wait up to a second until it is closed."""
+        """Close the connection to the agent's input, and wait up to a second until it is closed; errors are ignored."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):

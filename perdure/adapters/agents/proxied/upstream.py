@@ -104,7 +104,8 @@ class Upstream:
 
     @classmethod
     def anthropic(cls, base_url: str, key: str) -> Upstream:
-        """Return an upstream that speaks Anthropic Messages, for tests and tools."""
+        """Return an upstream that speaks Anthropic Messages, for tests and tools. Raises BadInput for an address that
+        is no http(s) URL."""
         return cls(
             ANTHROPIC,
             base_url,

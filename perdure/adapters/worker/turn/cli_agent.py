@@ -226,8 +226,9 @@ def _check_claim(agent: AgentProcess, turn: GatedTurn, claim: AgentClaim) -> Age
 def _outcome_of(
     work: TurnInput, claim: AgentClaim, change: ReviewedChange | None, promised: ReviewPromises | None
 ) -> tuple[Outcome, bytes | None]:
-    """Return the step's outcome from what the agent said at its end, and the document it answered with, None without
-    one. An agent that did not end well has FAILED, one with an answer of the wrong shape is INVALID."""
+    """Return the step's outcome from what the agent said at its end, and the answer as a document to be stored, None
+    for free text and without a valid answer. An agent that did not end well has FAILED, one with an answer of the wrong
+    shape is INVALID; it is not asked again."""
     if not claim.well:
         return Outcome(ending=Ending.FAILED, summary=free_text_summary(claim.error)), None
     if STEPS[work.step].answer is None:

@@ -190,8 +190,8 @@ def _is_billing_block(block: Any) -> bool:
 
 
 def _to_role_and_blocks(message: Json) -> tuple[str, list[Json]]:
-    """Return role and blocks of a message, without cache marks; what stands among the blocks and is no object is left
-    out."""
+    """Return role and blocks of a message, without cache marks; any role but the assistant's is the user's, and what
+    stands among the blocks and is no object is left out."""
     role = "assistant" if message.get("role") == "assistant" else "user"
     content = message.get("content")
     if isinstance(content, str):
