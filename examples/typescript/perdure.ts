@@ -883,7 +883,7 @@ export interface CommandExperiment {
   lost: string[];
   /** tests of the base that fail on the change, in versions that the change has not made green either: they were while somebody could write to the test side */
   contradicted: string[];
-  /** see Caught */
+  /** see CanaryOutcome */
   canaries: CanaryOutcome;
   /** those that were not reported red, though on the base they were */
   missed: string[];

@@ -45,7 +45,7 @@ class CommandExperiment(PublishedModel):
     lost      tests of the base that would pass on the change, and are gone from it or skipped in it
     contradicted  tests of the base that fail on the change, in versions that the change has not made green either:
                   they were while somebody could write to the test side
-    canaries  see Caught; missed: those that were not reported red, though on the base they were
+    canaries  see CanaryOutcome; missed: those that were not reported red, though on the base they were
     proving   tests of the change that pass on it and not on the base (FAIL_TO_PASS); None: not asked
     written   files of the test side that this command wrote on the change and not on the base
     steered   shared settings of the change without which the base's tests do not even start on it
