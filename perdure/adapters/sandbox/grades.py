@@ -142,8 +142,7 @@ _layering_programs: dict[Path, BubblewrapProgram] = {}
 
 
 def gather_facts() -> ProbeFacts:
-    """Run `true` under bubblewrap, where there is one, and return all facts that explain the outcome. Blocks,
-    SANDBOX_PROBE_S at most."""
+    """Run `true` under bubblewrap, where there is one, and return all facts that explain the outcome. Blocks."""
     program = find() if sys.platform == "linux" else BubblewrapProgram()
     sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read_setting(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))

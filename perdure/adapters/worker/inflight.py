@@ -276,8 +276,8 @@ class InFlight:
             await asyncio.sleep(SCAN_EVERY_S)
 
     async def _report_dead_worker(self, client: Client, lock: Path) -> None:
-        """Report what a worker had in flight as failed, if it is dead and nobody else reports just now; then delete its
-        notes and its lock.
+        """Report what a worker had in flight as failed; then delete its notes and its lock. Do nothing where it is
+        alive, or another worker reports deaths just now.
 
         The sticky queues of all runs that are noted on this host are reset, too: the dead worker may have kept their
         workflows in memory. Where the server cannot be told, notes and lock stay for the next scan.

@@ -200,9 +200,9 @@ def unavailable_error(
 
 
 def translate_error(error: Exception, request: ModelRequest, endpoint: Endpoint) -> StepError | None:
-    """Return the StepError that stands for an error of a request: ModelRefusesUs where a person has to act (a redirect,
-    an untrusted certificate, a status that refuses), else ModelUnavailable, for a later try. None for an error that is
-    a mistake in our code."""
+    """Return the StepError that stands for an error of a request: ModelRefusesUs where a person has to act (a redirect
+    or packed answer, an untrusted certificate, a status that refuses), else ModelUnavailable, for a later try. None for
+    an error that is a mistake in our code."""
     import anthropic
     import httpx2
 
