@@ -1,8 +1,12 @@
-"""A command is imported when it is named, and what it does when it begins; both know the same parameters."""
+"""A command is imported when it is named, runs in one loop, and lets a person finish what they type."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
+import os
+import signal
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin
 
@@ -11,9 +15,11 @@ import typer
 from pydantic import BaseModel
 from typer.main import get_command
 
+from perdure.cli import event_loop
 from perdure.cli.app import app
 from perdure.cli.command_groups import import_object
 from perdure.cli.commands.options import option_name
+from perdure.cli.event_loop import handle_interrupts
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.delivery.request import DeliveryRequest
 from tests.cli.conftest import Cli
@@ -99,3 +105,49 @@ def test_a_number_below_zero_is_an_argument_where_one_may_be() -> None:
 def test_an_option_that_is_none_stays_refused_beside_such_a_number(arguments: tuple[str, ...]) -> None:
     with pytest.raises(typer.TyperException):
         prioritise("night", "api", *arguments)
+
+
+@pytest.mark.parametrize(("after", "collects"), [(0.0, True), (60.0, False)])
+def test_a_command_that_stays_collects_its_garbage_and_one_that_only_loads_does_not(
+    after: float, collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "LOADED_AFTER_S", after)
+
+    async def stays() -> bool:
+        await asyncio.sleep(0.01)
+        return gc.isenabled()
+
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        assert event_loop.run_coroutine(stays()) is collects
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+async def interrupted(told: list[str], *, interrupts: bool) -> None:
+    with handle_interrupts(interrupts=interrupts):
+        os.kill(os.getpid(), signal.SIGINT)
+        told.append("typed on")
+    await asyncio.sleep(0)  # where a cancellation that asyncio has noted would be raised
+    told.append("sent")
+
+
+def test_a_question_ends_at_the_first_ctrl_c() -> None:
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(interrupted(told, interrupts=True))
+    assert told == []
+
+
+def test_in_an_editor_ctrl_c_is_the_editors_and_what_was_edited_is_sent() -> None:
+    told: list[str] = []
+    asyncio.run(interrupted(told, interrupts=False))
+    assert told == ["typed on", "sent"]
+
+
+def test_what_ctrl_c_did_before_it_does_again() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(interrupts=True):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

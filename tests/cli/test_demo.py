@@ -1,4 +1,4 @@
-"""The demo itself, as a visitor runs it: real processes, real kills, and nothing left behind."""
+"""The demo, as a visitor runs it: real processes, real kills, agents, a backlog, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.forges.github.site import SECRET_VARIABLES
+from perdure.demo.demos import is_as_expected
 from perdure.demo.environment import DemoDirectories, demo_variables, open_directories
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
+from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.config.repository import SandboxGrade
+from tests import needs
 from tests.cli.demo_run import ELSEWHERE, ROOT, Show, show, visitor
 from tests.waiting import patient
-
-pytestmark = pytest.mark.story
 
 __all__ = ["show", "visitor"]
 
 
+@pytest.mark.story
 def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
     theirs = dict.fromkeys((*SECRET_VARIABLES, *ELSEWHERE, "PERDURE_GITHUB_URL", "https_proxy"), "theirs")
     world = demo_variables(
@@ -62,6 +64,7 @@ def look_at_what_was_kept(show: Show) -> None:
     show.check_nothing_runs()
 
 
+@pytest.mark.story
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice_and_once_more_by_the_visitor(
@@ -114,6 +117,7 @@ def opened(page: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.story
 def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
             assert looked_at.root.exists()
 
 
+@pytest.mark.story
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
@@ -171,6 +176,7 @@ def _first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.story
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_visitor_presses_k_ten_times_and_the_demo_delivers(show: Show, visitor: int) -> None:
@@ -192,6 +198,7 @@ def test_a_visitor_presses_k_ten_times_and_the_demo_delivers(show: Show, visitor
     show.check_nothing_runs()
 
 
+@pytest.mark.story
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_for_a_program_the_answer_is_the_result_and_the_story_is_told_besides(show: Show) -> None:
@@ -202,4 +209,57 @@ def test_for_a_program_the_answer_is_the_result_and_the_story_is_told_besides(sh
     assert result["status"] == "delivered"
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/me/durations/pull/2", result["pull_request"]["url"])
     assert "GitHub and the model were twins" in show.told
+    show.check_nothing_runs()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param("claude-code", marks=pytest.mark.needs("claude")),
+        pytest.param("codex", marks=pytest.mark.needs("codex")),
+        *(pytest.param(name, marks=pytest.mark.needs(name)) for name in needs.SPOKEN),
+    ],
+)
+def test_one_pull_request_comes_out_of_two_deaths_and_no_reply_is_paid_twice(agent: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "perdure.cli", "demo", "--agent", agent, "--fast", "--yes", "--json", "--keep"]
+    done = subprocess.run(
+        [*words, str(tmp_path / "demo")], capture_output=True, text=True, timeout=patient(480), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    receipt = result["receipt"]
+    assert result["status"] == "delivered"
+    assert (receipt["worker_deaths"], receipt["replies_paid_twice"]) == (2, 0)
+
+
+def test_it_is_whole_only_when_all_landed_and_one_of_them_was_blocked_meanwhile() -> None:
+    def played(blocked: dict[str, str], **other: str) -> bool:
+        items = tuple(ItemView(id=id, phase=phase) for id, phase in ({"total": "landed"} | other).items())
+        ended = BacklogProgress(backlog_id="night", run_id="r", repository="/r", status="ended", items=items)
+        return is_as_expected(ended, blocked)
+
+    assert played({"invoice": "halves"}, invoice="landed")
+    assert not played({}, invoice="landed")
+    assert not played({"invoice": "total"}, invoice="landed")
+    assert not played({"invoice": "halves"}, invoice="blocked")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_eight_items_four_at_a_time_two_kills_and_three_zeros(show: Show) -> None:
+    show.start("--backlog", "--fast", "--yes", "--json", apart=True)
+    assert show.end(500) == 0, show.told
+    progress = json.loads(show.seen)
+    assert {view["phase"] for view in progress["items"]} == {"landed"}
+    assert re.search(r"^✗ invoice .*by halves", show.told, re.MULTILINE), show.told
+    assert re.search(r"^↻ .*backlog retry night halves", show.told, re.MULTILINE), show.told
+    assert len(re.findall(r"^✗ worker \d+ killed", show.told, re.MULTILINE)) == 2
+    assert "8 of 8 landed · items lost 0 · landed twice 0 · branches without an owner 0" in show.told
+    (kept,) = show.tmp.iterdir()
+    told = ["git", "-C", str(kept / "durations.git"), "log", "--format=%P|%s", f"main..{progress['branch']}"]
+    landed = subprocess.run(told, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    assert len(landed) == 8
+    assert all(len(line.partition("|")[0].split()) == 1 for line in landed), "linear"
     show.check_nothing_runs()

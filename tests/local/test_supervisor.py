@@ -1,4 +1,4 @@
-"""The supervisor with a worker of ours that only lives and dies: real processes, real signals."""
+"""The supervisor with a worker of ours that only lives and dies, and when that is started again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from perdure.local import forkserver
 from perdure.local.identity import find_free_ports
 from perdure.local.places import Places, SupervisorRecord, read_running_supervisor
 from perdure.local.server import ensure_server, find_server, stop_server
+from perdure.local.supervisor import RestartPauses
 from tests.engine import until
 from tests.waiting import patient
-
-pytestmark = pytest.mark.story
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -73,6 +72,7 @@ def gone(pid: int | None) -> bool:
         return True
 
 
+@pytest.mark.story
 async def test_a_killed_worker_is_started_again_at_once(home: Home, supervise: Supervise) -> None:
     process = supervise()
     first = await ready(home)
@@ -84,6 +84,7 @@ async def test_a_killed_worker_is_started_again_at_once(home: Home, supervise: S
     assert f"worker {first.worker_pid} died (signal 9): again at once" in said
 
 
+@pytest.mark.story
 async def test_sigterm_drains_the_worker_and_ends_both(home: Home, supervise: Supervise) -> None:
     process = supervise()
     record = await ready(home)
@@ -96,6 +97,7 @@ async def test_sigterm_drains_the_worker_and_ends_both(home: Home, supervise: Su
     assert not is_locked(Places(home).worker_lock)
 
 
+@pytest.mark.story
 async def test_a_second_signal_ends_a_worker_that_does_not_drain(
     home: Home, supervise: Supervise, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ async def test_a_second_signal_ends_a_worker_that_does_not_drain(
     assert gone(record.worker_pid)
 
 
+@pytest.mark.story
 async def test_a_worker_does_not_outlive_a_killed_supervisor(home: Home, supervise: Supervise) -> None:
     process = supervise()
     record = await ready(home)
@@ -122,6 +125,7 @@ async def test_a_worker_does_not_outlive_a_killed_supervisor(home: Home, supervi
     assert (home.root / f"drained-{record.worker_pid}").exists(), "SIGTERM, so that it can finish its turn"
 
 
+@pytest.mark.story
 async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
     home: Home, supervise: Supervise, tmp_path: Path
 ) -> None:
@@ -141,6 +145,7 @@ async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
     second_process.communicate(timeout=patient(20))
 
 
+@pytest.mark.story
 async def test_a_home_has_one_supervisor(home: Home, supervise: Supervise) -> None:
     first = supervise()
     await ready(home)
@@ -152,6 +157,7 @@ async def test_a_home_has_one_supervisor(home: Home, supervise: Supervise) -> No
     first.communicate(timeout=patient(20))
 
 
+@pytest.mark.story
 async def test_ctrl_c_reaches_the_worker_through_its_supervisor_only(home: Home, supervise: Supervise) -> None:
     process = supervise()
     record = await ready(home)
@@ -162,6 +168,7 @@ async def test_ctrl_c_reaches_the_worker_through_its_supervisor_only(home: Home,
     assert (home.root / f"drained-{record.worker_pid}").exists()
 
 
+@pytest.mark.story
 async def test_the_worker_finds_the_packages_beside_its_script_whatever_pythonsafepath_says(
     home: Home, supervise: Supervise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +180,7 @@ async def test_the_worker_finds_the_packages_beside_its_script_whatever_pythonsa
     process.communicate(timeout=patient(20))
 
 
+@pytest.mark.story
 async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervise: Supervise) -> None:
     await ensure_server(home, say=lambda _: None, port=find_free_ports().grpc)
     process = supervise("--idle-exit", "1")
@@ -183,6 +191,7 @@ async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervis
     assert gone(int(worker))
 
 
+@pytest.mark.story
 async def test_a_killed_server_or_web_ui_is_started_again_and_a_stopped_one_is_not(
     home: Home, supervise: Supervise
 ) -> None:
@@ -218,6 +227,7 @@ def children(pid: int) -> list[int]:
     return []
 
 
+@pytest.mark.story
 async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
     home: Home, supervise: Supervise
 ) -> None:
@@ -242,6 +252,7 @@ async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
     process.communicate(timeout=patient(20))
 
 
+@pytest.mark.story
 @pytest.mark.skipif(not forkserver.FORKING_POSSIBLE, reason="workers are forked on Linux alone")
 async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None:
     process = subprocess.Popen(
@@ -258,3 +269,41 @@ async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=patient(60))
     assert all(f"worker {pid} runs" in said for pid in told - {None}), said
+
+
+def test_four_deaths_in_a_row_cost_no_pause() -> None:
+    pauses = RestartPauses()
+    assert [pauses.after_death(now, lived=0.5) for now in range(4)] == [0, 0, 0, 0]
+
+
+def test_the_fifth_within_ten_seconds_does_and_pauses_double_to_thirty_seconds() -> None:
+    pauses = RestartPauses()
+    now, seen = 0.0, []
+    for _ in range(12):
+        pause = pauses.after_death(now, lived=1)
+        seen.append(pause)
+        now += pause + 1
+    assert seen == [0, 0, 0, 0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_deaths_three_seconds_apart_cost_no_pause() -> None:
+    pauses = RestartPauses()
+    assert {pauses.after_death(now, lived=3) for now in range(0, 300, 3)} == {0}
+
+
+def test_a_worker_that_lived_for_ten_seconds_clears_the_pause() -> None:
+    pauses = RestartPauses()
+    for now in range(6):
+        pauses.after_death(now, lived=1)
+    assert pauses.after_death(60, lived=10) == 0
+    assert pauses.after_death(61, lived=1) == 0
+
+
+def test_workers_that_were_killed_could_start_and_wait_for_a_second_at_most() -> None:
+    pauses = RestartPauses()
+    assert [pauses.after_death(2.0 * now, lived=1, killed=True) for now in range(12)] == [0] * 4 + [1] * 8
+
+
+def test_workers_that_were_killed_at_work_cost_no_pause_however_often() -> None:
+    pauses = RestartPauses()
+    assert {pauses.after_death(2.0 * now, lived=2, killed=True) for now in range(40)} == {0}

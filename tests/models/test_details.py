@@ -1,31 +1,48 @@
-"""What the Web UI and the clients read of a state."""
+"""What lists, the Web UI and the clients show of a state: true of its newest commit, decisions, what to paste."""
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.adapters.agents.builtin.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
 from perdure.models.budget.ledger import Spend, Usage
-from perdure.models.delivery.decisions import DecisionRecord, GateVerdict
+from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, PendingDecision, Question, QuestionKind
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
 from perdure.models.delivery.state import (
     BuildingState,
     DeliveryState,
     GatesState,
+    PlanningState,
     PublishingState,
     ReviewingState,
     SpendingState,
     TestingState,
     TurnsState,
 )
-from perdure.models.delivery.summary import next_commands, progress_of, result_of, usage_of
-from perdure.models.delivery.work import TestVerdict
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.summary import (
+    DECISIONS_SHOWN,
+    UNREAD_CHARS,
+    decisions_of,
+    next_commands,
+    progress_of,
+    result_of,
+    usage_of,
+)
+from perdure.models.delivery.work import ChangeSize, TestVerdict
+from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import ALL_PHASES, Phase, Step
+from perdure.models.rules.inbox import Inbox
 from perdure.models.webui import captions
-from perdure.models.webui.details import escape_line, render_delivery_details
+from perdure.models.webui.captions import format_change, format_waiting, parse_waiting
+from perdure.models.webui.details import DETAILS_BYTES, escape_line, render_delivery_details
 from perdure.text import visible
 from tests.states import prepared_workspace, with_fields
 
@@ -162,3 +179,238 @@ def test_a_rewind_hides_no_money_and_an_unknown_price_is_not_zero() -> None:
     assert usage_of(state).at_risk_usd == 0.2
     state.spending.spend = Spend(usd=None, known_usd=0.4)
     assert usage_of(state).cost_usd is None
+
+
+SINCE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+PLAN = PendingDecision(gate=Gate.PLAN, target="beef", summary="approve the plan: Add sub", since=SINCE)
+PLAN = PLAN.model_copy(update={"options": ("approve", "reject", "edit_plan")})
+
+
+def asking(text: str, kind: QuestionKind, choices: tuple[str, ...] = (), why: str = "") -> PendingDecision:
+    question = Question(text=text, kind=kind, choices=choices, why=why)
+    words = f"question: {text}"[:200]
+    return PendingDecision(
+        gate=Gate.QUESTION, target="plan-1-2-c", summary=words, since=SINCE, question=question, options=("answer",)
+    )
+
+
+def waiting(asked: PendingDecision, **more: object) -> DeliveryState:
+    state = DeliveryState(prepared=PREPARED, phase=Phase.PLAN, waiting=asked.summary)
+    return with_fields(state, plan="f00d", pending_decision=asked, **more)
+
+
+def section(text: str) -> str:
+    """The last section; there is one of this name, and nothing that somebody wrote can begin another."""
+    assert text.count("\n### Waiting for you\n") == 1
+    return text.partition("\n### Waiting for you\n")[2]
+
+
+def jsons(text: str) -> list[dict[str, str]]:
+    """Every paragraph that is to be copied, as the Web UI shows it: a code span has no escapes."""
+    return [json.loads(line[1:-1]) for line in text.splitlines() if re.fullmatch(r"`\{[^`]*\}`", line)]
+
+
+def test_a_waiting_delivery_says_so_first_and_ends_with_the_updates_to_send() -> None:
+    state = waiting(PLAN)
+    text = render_delivery_details(state, REQUEST)
+    assert text.startswith("### Waiting for you: approve the plan\\: Add sub\n")
+    assert "**Waiting:**" not in text
+    end = section(text)
+    assert "**Since:** 2026-01-02 03\\:04 UTC" in end
+    assert jsons(end) == [{"of": "beef"}, {"of": "beef", "note": "why, and what instead"}]
+    assert end.index("`approve`") < end.index("`reject`") < end.index("`edit_plan` needs a terminal")
+    for name, said in zip(("approve", "reject"), jsons(end), strict=True):
+        Inbox(state).check_decision(name, said)
+    late = PLAN.model_copy(update={"expires": datetime(2026, 1, 9, tzinfo=UTC)})
+    assert "**Ends by itself:** 2026-01-09 00\\:00 UTC" in render_delivery_details(waiting(late), REQUEST)
+
+
+def test_what_is_decided_can_be_read_in_the_web_ui() -> None:
+    end = section(render_delivery_details(waiting(PLAN), REQUEST, "calc-1"))
+    assert "type `read`, queue `q`, data" in end
+    assert jsons(end)[0] == {"delivery": "calc-1", "what": "artifact", "checkpoint": "f00d"}
+    publish = PLAN.model_copy(update={"gate": Gate.PULL_REQUEST})
+    assert jsons(section(render_delivery_details(waiting(publish), REQUEST, "calc-1")))[0] == {
+        "delivery": "calc-1",
+        "what": "diff",
+    }
+    budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "options": ("add_budget", "reject")})
+    assert jsons(section(render_delivery_details(waiting(budget), REQUEST, "calc-1")))[0] == {"of": "beef", "usd": 5}
+
+
+def test_every_choice_of_a_question_is_there_to_be_copied_and_counts() -> None:
+    choices = ("wrap | around", "raise `Größe`")
+    asked = asking("Which?", QuestionKind.CHOICE, choices, why="It shows.")
+    text = render_delivery_details(waiting(asked), REQUEST)
+    assert text.startswith("### Waiting for you: an agent asks\n")
+    assert text.count("Which?") == 1
+    assert "**It matters:** It shows." in text
+    assert "Größe" in text
+    sent = jsons(section(text))
+    assert [said["answer"] for said in sent] == list(choices)
+    for said in sent:
+        Inbox(waiting(asked)).check_decision("answer", said)
+    yes = jsons(section(render_delivery_details(waiting(asking("Really?", QuestionKind.YES_NO)), REQUEST)))
+    assert [said["answer"] for said in yes] == ["yes", "no"]
+    assert (
+        jsons(section(render_delivery_details(waiting(asking("What?", QuestionKind.TEXT)), REQUEST)))[0]["answer"]
+        == "your answer"
+    )
+
+
+def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
+    state = DeliveryState(prepared=PREPARED, gates=GatesState(hold_reason="held: lunch"), waiting="held: lunch")
+    text = render_delivery_details(state, REQUEST)
+    assert text.startswith("### Held\\: lunch\n")
+    assert "`resume`" in section(text)
+    assert jsons(section(text)) == [{}]
+    both = render_delivery_details(waiting(PLAN, hold_reason="held: lunch"), REQUEST)
+    assert both.startswith("### Waiting for you: approve")
+    assert "\n- held\\: lunch\n" in both
+
+
+def test_a_delivery_that_has_ended_asks_for_nothing_and_tells_what_was_assumed() -> None:
+    state = DeliveryState(
+        prepared=PREPARED,
+        status=Status.DELIVERED,
+        gates=GatesState(hold_reason="held"),
+        turns=TurnsState(assumptions=("a", "b", "c", "d")),
+    )
+    text = render_delivery_details(state, REQUEST)
+    assert text.startswith("### Delivered\n")
+    assert "Waiting for you" not in text
+    assert re.findall(r"^- assumed: (\w)$", text, re.M) == ["b", "c", "d"]
+
+
+@given(NASTY, st.lists(NASTY, max_size=4), NASTY)
+def test_what_an_agent_asks_stays_words_and_its_json_stays_json(text: str, choices: list[str], why: str) -> None:
+    asked = asking(text, QuestionKind.CHOICE, tuple(choices), why)
+    end = section(render_delivery_details(waiting(asked), REQUEST))
+    assert [said["answer"] for said in jsons(end)] == choices
+    for line in end.splitlines():
+        assert line == "" or line.startswith(("**", "`", "Copy "))
+        assert line.isprintable()
+    assert sum(line.startswith("#") for line in end.splitlines()) == 0
+
+
+def test_details_fit_whatever_is_in_them_and_the_way_to_answer_is_never_cut_off() -> None:
+    wide = "\U0001f300"  # four bytes
+    asked = asking(
+        wide * QUESTION_CHARS,
+        QuestionKind.CHOICE,
+        tuple(f"{n}" + wide * 99 for n in range(QUESTION_CHOICES)),
+        wide * 500,
+    )
+    assert len(asked.question.why if asked.question else "") == QUESTION_WHY_CHARS
+    state = waiting(asked, message=wide * 900, notes=(wide * 300,) * 20, assumptions=(wide * 500,) * 40)
+    state.steps = [StepRecord(step="implement", summary=wide * 100)] * 60
+    request = REQUEST.model_copy(update={"request": wide * 9000, "repository": "/" + wide * 900})
+    text = render_delivery_details(state, request, "d" * 80)
+    assert len(text.encode()) <= DETAILS_BYTES
+    assert len(jsons(section(text))) == QUESTION_CHOICES
+    assert "implement" in text
+
+
+PLAN_OF_DECISIONS = Plan(
+    title="Add sub",
+    problem="There is no sub.\n\nPeople want it.",
+    solution="Write it.",
+    relevant_files=["calc.py"],
+    tasks=[Task(title="Write sub", details="Beside add.", files=["calc.py"])],
+    validation=["sub(3, 2) is 1"],
+)
+
+
+def test_who_decided_what_is_part_of_the_result_and_of_the_progress() -> None:
+    decided = {
+        "plan:1a2b": DecisionRecord(verdict=GateVerdict.REJECTED, by="ada", note="with\ntypes " + "x" * 300),
+        "added:7": DecisionRecord(verdict=GateVerdict.APPROVED, by="bob"),
+        "pull_request:3c4d": DecisionRecord(verdict=GateVerdict.APPROVED, by="ada"),
+    }
+    state = DeliveryState(prepared=PREPARED, gates=GatesState(decided=decided))
+    made = decisions_of(state)
+    assert [(one.gate, one.target, one.verdict, one.by) for one in made] == [
+        ("plan", "1a2b", "rejected", "ada"),
+        ("budget", "", "raised", "bob"),
+        ("pull_request", "3c4d", "approved", "ada"),
+    ]
+    assert made[0].note.startswith("with types")
+    assert len(made[0].note) == UNREAD_CHARS
+    assert result_of(state, REQUEST, "d", "r").decisions == made
+    assert progress_of(state, REQUEST, "d", "r").decisions == list(made)
+    many = {f"question:{n}": DecisionRecord(verdict=GateVerdict.ANSWERED) for n in range(3 * DECISIONS_SHOWN)}
+    kept = decisions_of(with_fields(state, decided=many))
+    assert [one.target for one in kept] == [str(n) for n in range(2 * DECISIONS_SHOWN, 3 * DECISIONS_SHOWN)]
+
+
+def test_a_plan_reads_as_plain_lines_within_its_limit() -> None:
+    assert PLAN_OF_DECISIONS.to_text(1000).splitlines() == [
+        "There is no sub.", "People want it.", "Write it.", "1. Write sub (calc.py)", "check: sub(3, 2) is 1",
+    ]  # fmt: skip
+    long = PLAN_OF_DECISIONS.model_copy(update={"solution": "ä" * 5000}).to_text(PLAN_SHOWN_BYTES)
+    assert PLAN_SHOWN_BYTES - 2 <= len(long.encode()) <= PLAN_SHOWN_BYTES + 3
+    assert long.endswith("ä…")
+
+
+def test_the_web_ui_has_the_plan_in_the_details() -> None:
+    state = DeliveryState(
+        prepared=PREPARED, planning=PlanningState(plan="f00d", plan_text=PLAN_OF_DECISIONS.to_text(PLAN_SHOWN_BYTES))
+    )
+    section = render_delivery_details(state, REQUEST).partition("\n### Plan\n")[2]
+    assert section.splitlines()[:3] == ["There is no sub.  ", "People want it.  ", "Write it.  "]
+    own = REQUEST.model_copy(update={"plan": "# Mine\n\nWrite it well"})
+    assert "Write it well" in render_delivery_details(DeliveryState(prepared=PREPARED), own).partition("### Plan")[2]
+    assert "### Plan" not in render_delivery_details(DeliveryState(prepared=PREPARED), REQUEST)
+
+
+@given(st.lists(NASTY, max_size=12).map("\n".join))
+def test_whatever_a_plan_says_the_details_stay_within_their_limit_and_it_begins_no_section(words: str) -> None:
+    steps = [StepRecord(step="implement", status="done", summary=words[:200]) for _ in range(30)]
+    text = render_delivery_details(
+        DeliveryState(prepared=PREPARED, planning=PlanningState(plan_text=words), steps=steps), REQUEST
+    )
+    assert len(text.encode()) <= DETAILS_BYTES
+    assert sum(line.startswith("#") for line in text.splitlines()) <= 2
+
+
+SIZE = ChangeSize(files=3, added=120, deleted=14)
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def verdict(status: TestsStatus = TestsStatus.GREEN, **counts: int) -> TestVerdict:
+    return TestVerdict(status=status, tree="t", **counts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        (None, ""),
+        (verdict(passed=455, failed=0), " · tests 455/455"),
+        (verdict(TestsStatus.RED, passed=453, failed=2), " · tests 453/455"),
+        (verdict(TestsStatus.RED), " · tests red"),
+        (verdict(TestsStatus.NONE), ""),
+    ],
+)
+def test_the_size_is_said_with_the_tests_of_that_commit(tests: TestVerdict | None, words: str) -> None:
+    state = DeliveryState(
+        building=BuildingState(head="h1", change_size=SIZE), testing=TestingState(tested_commit="h1", verdict=tests)
+    )
+    assert format_change(state) == "+120 −14 in 3 files" + words
+    state.building.head = "h2"
+    assert format_change(state) == "+120 −14 in 3 files", "a fix that nobody has tested yet is not green"
+    assert format_change(DeliveryState(testing=TestingState(verdict=tests))) == ""
+
+
+@given(st.text(max_size=400).filter(str.strip))
+def test_whatever_it_waits_for_fits_and_is_read_with_its_moment(words: str) -> None:
+    value = format_waiting(words, NOON)
+    assert len(value) < 255
+    shown, since = parse_waiting(value)
+    assert since == NOON
+    assert "\n" not in shown
+
+
+def test_words_of_others_are_words_without_a_moment() -> None:
+    assert parse_waiting("") == ("", None)
+    assert parse_waiting("held · since yesterday") == ("held · since yesterday", None)
+    assert format_waiting("", NOON) == ""

@@ -1,4 +1,4 @@
-"""What lives in history comes back as it was, leaves its defaults out, and adds up."""
+"""What lives in history comes back as it was, in pieces, and leaves its defaults out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from pydantic_core import SchemaSerializer, core_schema, to_json
 
 from perdure.models import limits
 from perdure.models.backlog import landing
+from perdure.models.backlog.request import BacklogItem
+from perdure.models.backlog.state import BacklogState, ItemState
 from perdure.models.base import HistoryModel
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery import fold, publishing, turn, verify, work
@@ -20,6 +24,7 @@ from perdure.models.delivery.state import BuildingState, DeliveryState, FixingSt
 from perdure.models.delivery.turn import Ending, Outcome, TurnResult
 from perdure.models.delivery.work import CloseResult
 from perdure.models.phases import ALL_PHASES, Phase, Step, invalid_phases_reason
+from tests.states import prepared_workspace
 
 ROOT = Path(__file__).parents[2]
 TOKENS = st.integers(0, 10**9)
@@ -124,3 +129,48 @@ def test_the_contract_is_called_policy_on_the_wire_so_that_releases_understand_e
     assert json.loads(sent) == asked.model_dump() == json.loads(to_json(asked)) == {"delivery": "d", "policy": "c0ffee"}
     assert publishing.AccessCheckInput.model_validate_json(sent) == asked
     assert publishing.AccessCheckInput.model_validate({"delivery": "d", "contract": "c0ffee"}) == asked
+
+
+ITEM = BacklogItem(id="api", request="Add api")
+
+
+def pieces(model: BaseModel) -> dict[str, BaseModel]:
+    return {name: value for name in type(model).model_fields if isinstance(value := getattr(model, name), BaseModel)}
+
+
+@pytest.mark.parametrize(("first", "second"), [(DeliveryState(), DeliveryState()), (BacklogState(), BacklogState())])
+def test_two_states_share_no_piece(first: BaseModel, second: BaseModel) -> None:
+    mutable = [name for name, piece in pieces(first).items() if not piece.model_config.get("frozen")]
+    assert len(mutable) > 2
+    assert not [name for name in mutable if getattr(first, name) is getattr(second, name)]
+
+
+def test_what_is_put_into_one_state_is_in_no_other() -> None:
+    state, items = DeliveryState(), [ItemState(item=ITEM), ItemState(item=ITEM)]
+    state.turns.checkpoint, state.fixing.counts["fix_tests"], items[0].child.id = "c1", 1, "night/api"
+    assert DeliveryState() == DeliveryState.model_validate({})
+    assert (DeliveryState().turns.checkpoint, DeliveryState().fixing.counts, items[1].child.id) == ("", {}, "")
+
+
+def test_a_retry_changes_nothing_of_the_state_it_is_made_from() -> None:
+    state = DeliveryState()
+    state.fixing.test_fixes = state.landing.fixes = 2
+    state.gates.hold_reason = "held: lunch"
+    retried = state.for_retry()
+    retried.turns.checkpoint = "c2"
+    assert (retried.fixing.test_fixes, retried.landing.fixes, retried.gates.hold_reason) == (0, 0, "")
+    assert (state.fixing.test_fixes, state.landing.fixes, state.gates.hold_reason) == (2, 2, "held: lunch")
+    assert state.turns.checkpoint == ""
+
+
+def test_a_piece_at_its_defaults_is_left_out_and_comes_back() -> None:
+    state = DeliveryState()
+    state.turns.checkpoint = "c1"
+    dumped = state.model_dump(mode="json", exclude_defaults=True)
+    assert dumped == {"turns": {"checkpoint": "c1"}}
+    assert DeliveryState.model_validate(dumped) == state
+    night = BacklogState(items={"api": ItemState(item=ITEM)})
+    assert night.dump_for_next_run() == {"items": {"api": {"item": {"id": "api", "request": "Add api"}}}}
+    workspace = prepared_workspace(asks=True)
+    assert {"decisions": {"asks": True}}.items() <= workspace.model_dump(mode="json").items()
+    assert "limits" not in workspace.model_dump(mode="json")

@@ -1,15 +1,23 @@
-"""A bad submission never hangs and never surprises: it is refused in one line that names the field."""
+"""A bad submission is refused in one line that names the field; a proof is about one delivery."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.request import (
+    DeliveryRequest,
+    is_valid_proof,
+    parse_request,
+    request_proof,
+    schedule_proof,
+)
 from perdure.models.errors import InvalidRequest
+from perdure.models.ids import DELIVERY_ID, branch_name, delivery_key, find_scheduled_workflow
 from perdure.models.limits import REQUEST_BYTES
 
 GOOD = {"repository": "/r", "request": "Add sub"}
@@ -144,3 +152,58 @@ def test_a_field_of_any_length_is_named_in_a_line() -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse_request({**GOOD, "x" * 100_000: 1})
     assert len(refused.value.what) < 500
+
+
+def test_a_backlogs_delivery_proves_itself_by_its_key_and_by_no_other() -> None:
+    request = {"repository": "/srv/git/durations.git", "request": "Add it"}
+    made = request_proof(b"k", "night/api", request)
+    assert is_valid_proof(made, b"k", delivery_key("night/api"), request)
+    assert not is_valid_proof(made, b"k", "night/page", request)
+    assert not is_valid_proof(made, b"k", "night-api", request)
+    assert not is_valid_proof(made, b"other", "night/api", request)
+    assert not is_valid_proof(made, b"k", "night/api", request | {"repository": "/etc"})
+
+
+RUN = "night-2026-11-23T23:00:00Z"
+
+
+def test_a_schedules_proof_holds_for_what_it_starts_and_for_nothing_else() -> None:
+    request = {"repository": "/srv/git/durations.git", "request": "Add it"}
+    made = schedule_proof(b"k", "night", request)
+    assert is_valid_proof(made, b"k", RUN, request)
+    assert is_valid_proof(made, b"k", "night-2027-01-01T00:00:00Z", request)
+    for other in (
+        *("night", "night/api", f"{RUN}/api", "nightly-2026-11-23T23:00:00Z", "a-night-2026-11-23T23:00:00Z"),
+        *("night-2026-11-23", "night-x-2026-11-23T23:00:00Z", f"{RUN}-2026-11-23T23:00:00Z", delivery_key(RUN)),
+        *("night-2026-11-23T23:00:00.5Z", "night-2026-11-23t23:00:00z", f"{RUN}\n", f" {RUN}", f"night-{RUN}"),
+    ):
+        assert not is_valid_proof(made, b"k", other, request), other
+    assert not is_valid_proof(made, b"other", RUN, request)
+    assert not is_valid_proof(made, b"k", RUN, request | {"repository": "/etc"})
+
+
+def test_a_plain_proof_is_not_stretched_to_a_schedule_nor_a_schedules_to_its_name() -> None:
+    request = {"repository": "/srv/git/durations.git", "request": "Add it"}
+    assert not is_valid_proof(request_proof(b"k", "night", request), b"k", RUN, request)
+    assert not is_valid_proof(schedule_proof(b"k", RUN, request), b"k", RUN, request)
+    assert is_valid_proof(request_proof(b"k", RUN, request), b"k", RUN, request), (
+        "a retry of it proves itself as any other"
+    )
+
+
+@given(st.from_regex(DELIVERY_ID, fullmatch=True), st.sampled_from(("", "/api")))
+def test_what_a_schedule_starts_has_branches_and_directories_of_its_own(schedule: str, item: str) -> None:
+    runs = [f"{schedule}-2026-11-2{day}T23:00:00Z{item}" for day in range(3)]
+    keys = [delivery_key(run) for run in runs]
+    assert len({*keys}) == 3
+    assert all(DELIVERY_ID.fullmatch(key) for key in keys)
+    assert all(re.fullmatch(r"perdure/[a-z0-9-]+", branch_name(key)) for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [("night", RUN), ("night/api", f"{RUN}/api"), ("nigh", ""), ("night-2026", ""), ("night/web", ""), ("", "")],
+)
+def test_a_schedules_name_means_the_newest_of_its_runs(name: str, run: str) -> None:
+    known = ["nightly", f"{RUN}/api", RUN, "night-2026-11-22T23:00:00Z", "night-2026-11-22T23:00:00Z/api"]
+    assert find_scheduled_workflow(name, known) == run

@@ -1,12 +1,16 @@
-"""Patterns of files that two items change: they are never told apart where one file is meant by both."""
+"""Files that two items change, conflicts foreseen between items, and the checks of what has landed."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.checks.globs import matches
+from perdure.models.backlog.request import CHECKS_MOST
+from perdure.models.backlog.state import BacklogState, ItemPhase
 from perdure.models.backlog.touches import (
     OVERLAP_STEPS,
     PLAN_PATTERNS_CHARS,
@@ -16,7 +20,18 @@ from perdure.models.backlog.touches import (
     patterns_of_paths,
     patterns_overlap,
 )
+from perdure.models.ids import delivery_key
+from perdure.models.rules.dependencies import Dependencies
+from perdure.models.rules.landed_checks import (
+    checks_for_landing,
+    due_checks,
+    record_branch_move,
+    record_passed_checks,
+    unchecked_summary,
+)
+from perdure.models.rules.scheduling import conflicts_text, item_views, record_conflicts
 from tests.examples import examples
+from tests.models.backlog_night import NOON, backlog
 
 
 @pytest.mark.parametrize(
@@ -124,3 +139,72 @@ def test_what_is_learnt_is_no_more_than_fits_and_meets_every_file_it_was_learnt_
         plain = path.strip().removeprefix("./")
         if plain and not invalid_pattern_reason(plain) and not set(plain) & set("*[] "):
             assert any(patterns_overlap(plain, one) for one in found), plain
+
+
+def building(*ids: str) -> BacklogState:
+    state = backlog(*({"id": id} for id in ids))[1]
+    for id, at in state.items.items():
+        at.phase, at.child.id = ItemPhase.BUILDING, f"night/{id}"
+    return state
+
+
+def test_both_sides_show_it_until_one_has_landed_or_says_otherwise() -> None:
+    state = building("api", "page", "docs")
+    record_conflicts(state, "api", {delivery_key("night/page"): "src/app.py", "other-delivery": "x", "night/api": "y"})
+    assert conflicts_text(state, "api") == "likely to conflict with page in src/app.py"
+    assert conflicts_text(state, "page") == "likely to conflict with api in src/app.py"
+    assert conflicts_text(state, "docs") == ""
+    request = backlog({"id": "x"})[0]
+    shown = {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)}
+    assert shown["page"] == ("building", "likely to conflict with api in src/app.py")
+    state.landing.queue = ("page",)
+    shown = {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)}
+    assert shown["page"] == ("landing", "is the next · likely to conflict with api in src/app.py")
+    record_conflicts(state, "page", {})
+    assert conflicts_text(state, "api") == "", "the newer commit goes with it"
+    record_conflicts(state, "page", {delivery_key("night/api"): "a", delivery_key("night/docs"): "b"})
+    assert conflicts_text(state, "page") == "likely to conflict with api in a, docs in b"
+    state.items["api"].phase = ItemPhase.LANDED
+    assert conflicts_text(state, "page") == "likely to conflict with docs in b"
+
+
+def test_whatever_is_sent_little_is_kept() -> None:
+    names = [f"i{at}" for at in range(30)]
+    state = building(*names)
+    record_conflicts(state, "i0", {delivery_key(f"night/{id}"): "p" * 5000 for id in names})
+    assert len(state.items["i0"].foreseen.conflicts) == 10
+    assert max(map(len, state.items["i0"].foreseen.conflicts.values())) == 200
+    assert conflicts_text(state, "i0").endswith(" and 8 more")
+
+
+def test_every_check_of_what_landed_has_its_turn_and_those_of_much_depended_on_come_first() -> None:
+    items = [{"id": f"i{at}", "check": tuple(f"check {at} {n}" for n in range(at % 6 + 1))} for at in range(24)]
+    _, state = backlog(*items, {"id": "last", "depends_on": ("i5",), "check": ("mine",)})
+    for at in state.items.values():
+        at.phase = ItemPhase.LANDED
+    state.items["last"].phase = ItemPhase.BUILDING
+    seen = list[str]()
+    for round in range(6):
+        found = checks_for_landing(state, "last")
+        assert found.pop("last") == ("mine",)
+        assert 0 < sum(map(len, found.values())) <= CHECKS_MOST
+        if round == 0:
+            assert next(iter(found)) == "i5"
+        seen += found
+        record_branch_move(state, found, NOON + timedelta(minutes=round))
+    assert set(seen) == {f"i{at}" for at in range(24)}
+    assert "last" not in Dependencies.from_state(state).blocked_by
+
+
+def test_of_what_did_not_run_on_the_branch_as_it_is_the_first_are_named_and_the_rest_counted() -> None:
+    _, state = backlog(*({"id": f"i{at}", "check": ("make smoke",)} for at in range(8)), {"id": "quiet"})
+    for at in state.items.values():
+        at.phase = ItemPhase.LANDED
+    assert unchecked_summary(state) == "", "nothing is known of when the branch moved"
+    record_branch_move(state, ["i7", "gone"], NOON)
+    assert unchecked_summary(state) == (
+        "the checks of i0, i1, i2, i3, i4 and 2 more are not known to hold on the branch as it is"
+    )
+    assert list(due_checks(state)) == [f"i{at}" for at in range(7)]
+    record_passed_checks(state, [f"i{at}" for at in range(7)], NOON + timedelta(minutes=1))
+    assert (unchecked_summary(state), due_checks(state)) == ("", {})

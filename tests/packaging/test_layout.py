@@ -1,7 +1,8 @@
-"""What holds for the repository as a whole: its lock, its dependencies, its arrows, what its files may name."""
+"""What holds for the repository: its lock, dependencies, arrows, CI, who writes state, what the client loads."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -10,14 +11,20 @@ import tomllib
 from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # has no types of its own
 from grimp import build_graph
 from importlinter.application.use_cases import lint_imports
 from importlinter.configuration import configure
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pydantic import BaseModel
+
+from perdure.models.backlog.state import BacklogState, ItemState
+from perdure.models.delivery.state import DeliveryState
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -161,3 +168,90 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(imported) > 300
     list(TopologicalSorter(imported).static_order())  # raises CycleError, which names the modules of a circle
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
+
+
+def steps(workflow: Path) -> list[dict[str, Any]]:
+    return [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_its_commit_and_says_its_version(workflow: Path) -> None:
+    lines = [line.strip() for line in workflow.read_text().splitlines() if re.search(r"\buses:", line)]
+    assert len(lines) == sum("uses" in step for step in steps(workflow))
+    for line in lines:
+        assert re.fullmatch(r"- uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_only_read_and_keeps_no_token_in_the_checkout(workflow: Path) -> None:
+    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+    checkouts = [step for step in steps(workflow) if "actions/checkout@" in step.get("uses", "")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_the_nightly_job_runs_what_a_push_does_not() -> None:
+    ran = " ; ".join(step.get("run", "") for step in steps(ROOT / ".github" / "workflows" / "night.yml"))
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([\w-]+)", ran):
+        assert re.search(rf"(?m)^{target}:", makefile), f"there is no make {target}"
+    assert {"attack", "chaos", "test-slow"} <= set(re.findall(r"make ([\w-]+)", ran))
+
+
+STATES = (DeliveryState, BacklogState, ItemState)
+
+
+def pieces() -> dict[str, list[type[BaseModel]]]:
+    """By the name that a state gives it, the classes of that piece: those whose docstring says who writes it."""
+    found: dict[str, list[type[BaseModel]]] = {}
+    for state in STATES:
+        for name, field in state.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, BaseModel) and "ritten by" in (kind.__doc__ or ""):
+                found.setdefault(name, []).append(kind)
+    return found
+
+
+def test_a_piece_is_written_by_whom_its_docstring_names() -> None:
+    known, strangers = pieces(), list[str]()
+    assert len(known) > 15
+    for path in sorted((ROOT / "workflows").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)):
+                continue
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else ""
+            kinds = [kind for kind in known.get(owner, []) if node.attr in kind.model_fields]
+            if kinds and not any(f"workflows/{path.name}" in (kind.__doc__ or "") for kind in kinds):
+                strangers.append(f"{path.name}:{node.lineno} writes {owner}.{node.attr}")
+    assert strangers == []
+
+
+def test_the_named_files_are_there() -> None:
+    for kind in (kind for kinds in pieces().values() for kind in kinds):
+        for name in re.findall(r"\b((?:workflows|perdure)/[\w/]+\.py)", kind.__doc__ or ""):
+            assert (ROOT / name).exists(), f"{kind.__name__}: {name}"
+
+
+HEAVY = {
+    "activities", "aiohttp", "anthropic", "detect_secrets", "git", "github", "jinja2", "junitparser", "markdown_it",
+    "openapi_schema_validator", "perdure.adapters", "perdure.cli", "perdure.local", "perdure.rehearsal", "platformdirs",
+    "playwright", "rich", "typer", "workflows", "yaml",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["perdure.client", "perdure.plugin"])
+def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", f"import {module}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+    assert module in loaded
+    assert sorted(HEAVY & loaded) == []
+    assert len(loaded) > 100, "the list was not read"

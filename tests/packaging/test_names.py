@@ -1,4 +1,4 @@
-"""Names and docstrings as a stranger meets them: unique classes, modules in plain terms, names that say something."""
+"""Names and docstrings as a stranger meets them: unique, plain, and saying something."""
 
 from __future__ import annotations
 
@@ -90,3 +90,37 @@ def test_functions_are_told_by_their_names_and_docstrings() -> None:
     assert len(participles) <= 0.02 * len(seen), participles
     assert len(without_verb) <= 0.05 * len(documented), without_verb[:20]
     assert len(silent) <= 10, silent
+
+
+PRODUCT_OF_DOCSTRINGS = ("perdure", "workflows", "activities")
+QUESTIONS = {"What", "Whether", "Which", "How", "Who", "Whom", "Whose", "When", "Where", "Why"}
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Every string that stands alone, with its line: of modules, classes, functions and attributes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def asks(text: str) -> bool:
+    first = re.match(r"\w*", text.lstrip())
+    return first is not None and first[0] in QUESTIONS
+
+
+def test_no_docstring_begins_with_a_question_word() -> None:
+    sources = [*ROOT.glob("*.py"), *(path for top in PRODUCT_OF_DOCSTRINGS for path in (ROOT / top).rglob("*.py"))]
+    assert len(sources) > 300
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text[:60]}"
+        for path in sources
+        for line, text in docstrings(path.read_text())
+        if asks(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_question_would_be_seen_wherever_it_stands() -> None:
+    source = '"""What m is."""\nA = 1\n"""Why."""\nclass C:\n    """How c."""\n    def f(self):\n        """Whose."""'
+    assert sum(asks(text) for _, text in docstrings(source)) == 4
+    assert not any(map(asks, ("Whatever it is.", "Return what it is.", "")))

@@ -1,23 +1,31 @@
-"""A worker that was killed is gone on the hosts' page at once where that is known, and silent where it is not."""
+"""A worker that was killed is gone from the page, and a slow server makes nobody wait."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import signal
 import socket
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.worker.v1 import WorkerHeartbeat
-from visitors import visiting
+from temporalio.client import Client
+from visitors import PLAN, stands_waiting, visiting
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
+from perdure.client import Perdure
+from perdure.client.server.overview import ANSWER_S
 from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.local.server import ensure_server, stop_server
 from perdure.page.server import serve_page
 from perdure.page.views.hosts import list_workers, worker_state
+from perdure.plugin import perdure_plugin
 from tests.engine import HAPPY, Engine, until
 
 
@@ -88,3 +96,40 @@ async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_c
             True: True,
             False: False,
         }
+
+
+@pytest.mark.timeout(120)
+async def test_what_was_seen_a_moment_ago_is_shown_at_once_and_the_trouble_once_it_is_known(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    info = await ensure_server(home, say=lambda _: None)
+    try:
+        client = await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
+        await stands_waiting(client, "seen-before", PLAN)
+        async with (
+            serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=19100)) as page,
+            visiting(page) as ada,
+        ):
+
+            async def shown() -> bool:
+                return "seen-before" in (await ada.get("/"))[1]
+
+            await until(shown)
+            os.kill(info.pid, signal.SIGSTOP)
+            await asyncio.sleep(2.5)  # longer ago than a page may be at first without a look
+            began = time.monotonic()
+            status, text = await ada.get("/")
+            assert time.monotonic() - began < ANSWER_S / 2, "it waited for the look"
+            assert (status, "seen-before" in text, "does not answer" in text) == (200, True, False)
+            await asyncio.sleep(ANSWER_S)
+            _, text = await ada.get("/")
+            assert "seen-before" in text
+            assert "Temporal does not answer" in text
+            os.kill(info.pid, signal.SIGCONT)
+
+            async def back() -> bool:
+                return "does not answer" not in (await ada.get("/"))[1]
+
+            await until(back, 40)
+    finally:
+        os.kill(info.pid, signal.SIGCONT)
+        await stop_server(home)

@@ -1,12 +1,16 @@
-"""What the real API refuses, the twin refuses, with 400 invalid_request_error and the place."""
+"""What the real API refuses, the twin refuses, with the place; pictures, and what Claude Code sends beyond it."""
 
 from __future__ import annotations
 
+import base64
+import struct
 from typing import Any
 
 import httpx2
 import pytest
 from anthropic import BadRequestError
+
+from tests.rehearsal.wire_fixtures import Json, post
 
 PLAY = """
 [[line]]
@@ -211,3 +215,111 @@ async def test_an_unknown_path_is_not_found_in_the_apis_own_shape(rehearsal):
     async with httpx2.AsyncClient() as client:
         for answer in (await client.get(f"{twin.url}/v1/messages"), await client.post(f"{twin.url}/v2")):
             assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+
+
+PLAY_OF_MEDIA = '[[line]]\nsay = "Seen."'
+
+
+def png(width: int = 1280, height: int = 2000, size: int = 100_000) -> bytes:
+    """As much of one as the API's rules look at."""
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height) + bytes(size)
+
+
+def image(data: bytes | str, kind: str = "image/png") -> dict[str, Any]:
+    text = data if isinstance(data, str) else base64.b64encode(data).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": text}}
+
+
+def look(*images: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [*images, {"type": "text", "text": "Look."}]}]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ([{"type": "image", "source": {"type": "path"}}], "source: Input tag"),
+        ([image(png(), "image/bmp")], "source.base64.media_type: Input should be one of"),
+        ([image("no base64!")], "source.base64.data: Invalid base64 data"),
+        ([image(png(), "image/jpeg")], "does not match the provided media type image/jpeg"),
+        ([image(b"\x89PNG\r\n\x1a\n")], "Could not process image"),
+        ([image(png(0, 5))], "Could not process image"),
+        ([image(png(1280, 8001))], "max allowed size: 8000 pixels"),
+        ([image(png(10, 2001, 10))] * 21, "max allowed size: 2000 pixels"),
+        ([image(png(size=4_000_000))], "exceeds 5 MB maximum"),
+    ],
+)
+async def test_a_picture_that_cannot_be_one_is_refused_with_its_place(rehearsal, ask, blocks, said):
+    twin = await rehearsal(PLAY_OF_MEDIA)
+    with pytest.raises(BadRequestError, match=r"messages\.0\.content\.\d+\.image\.") as refused:
+        await ask(twin, look(*blocks))
+    assert said in str(refused.value)
+
+
+async def test_a_picture_is_charged_by_its_pixels(rehearsal, ask):
+    twin = await rehearsal(PLAY_OF_MEDIA)
+    without = (await ask(twin, look())).usage.input_tokens
+    small = (await ask(twin, look(image(png(size=10))))).usage.input_tokens
+    large = (await ask(twin, look(image(png(size=1_000_000))))).usage.input_tokens
+    assert small == large == without + 3414
+
+
+TOOLS_OF_BETAS: list[Json] = [{"name": "bash", "input_schema": {"type": "object"}, "defer_loading": True}]
+USER: Json = {"role": "user", "content": "Step: implement"}
+CASES: dict[str, tuple[Json, str]] = {
+    "context-management-2025-06-27": ({"context_management": {"edits": []}}, "context_management: Extra inputs"),
+    "advanced-tool-use-2025-11-20": ({"tools": TOOLS_OF_BETAS}, "tools.0.defer_loading: Extra inputs"),
+    "thinking-display-updates-2026-08-18": (
+        {"thinking": {"type": "adaptive", "display": "updates"}},
+        "thinking.display: Input should be 'summarized' or 'omitted'",
+    ),
+    "thinking-binding-controls-2026-08-01": (
+        {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
+        "thinking.block_binding: Extra inputs",
+    ),
+    "per-turn-control-2026-07-01": (
+        {"messages": [{**USER, "output_config": {"effort": "low"}}]},
+        "messages.0.output_config: Extra inputs",
+    ),
+    "compact-2026-09-04": ({"compaction": {"type": "summarize"}}, "compaction: Extra inputs"),
+    "mid-conversation-tool-changes-2026-07-01": (
+        {"messages": [USER, {"role": "system", "content": "Another tool."}]},
+        "messages.1.role: Input should be 'user' or 'assistant'",
+    ),
+}
+HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+
+
+def asked(**more: Any) -> Json:
+    return {"model": "m", "max_tokens": 9, "messages": [USER], **more}
+
+
+@pytest.mark.parametrize("beta", CASES)
+async def test_a_betas_parameter_is_taken_with_its_header_only(rehearsal, beta):
+    twin = await rehearsal('[[line]]\nstep = "implement"\nturn = 1\nsay = "Yes."')
+    parameter, complaint = CASES[beta]
+    url = f"{twin.url}/v1/messages?beta=true"
+    refused = await post(url, asked(**parameter), **HEADERS)
+    assert (refused.status_code, complaint in refused.json()["error"]["message"]) == (400, True)
+    taken = await post(url, asked(**parameter), **HEADERS, **{"anthropic-beta": f"another-2020-01-01,{beta}"})
+    assert taken.status_code == 200, taken.text
+
+
+async def test_a_summary_is_a_reply_of_one_block_that_no_line_answers(rehearsal):
+    twin = await rehearsal('[[line]]\nstep = "review"\nsay = "Yes."')
+    beta = {**HEADERS, "anthropic-beta": "compact-2026-09-04"}
+    reply = (await post(f"{twin.url}/v1/messages", asked(compaction={"type": "summarize"}), **beta)).json()
+    assert (reply["stop_reason"], [block["type"] for block in reply["content"]]) == ("compaction", ["compaction"])
+    formatted = {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
+    body = asked(compaction={"type": "summarize"}, **formatted)
+    refused = await post(f"{twin.url}/v1/messages", body, **beta)
+    assert "cannot be combined" in refused.json()["error"]["message"]
+
+
+async def test_counting_tokens_is_answered_and_is_no_call(rehearsal):
+    twin = await rehearsal('[[line]]\nsay = "Yes."')
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * 4000}]}
+    counted = await post(f"{twin.url}/v1/messages/count_tokens", body, **HEADERS)
+    assert 1000 <= counted.json()["input_tokens"] < 1100
+    refused = await post(f"{twin.url}/v1/messages/count_tokens", {**body, "colour": "red"}, **HEADERS)
+    assert refused.json()["error"]["message"] == "colour: Extra inputs are not permitted"
+    assert twin.report()["calls"] == 0

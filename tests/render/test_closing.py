@@ -1,4 +1,4 @@
-"""The last lines of a delivery: what exists, what it took, what to type next."""
+"""The last lines of a delivery, and two deliveries side by side."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.models.delivery import result as results
+from perdure.models.delivery.comparison import ComparedDelivery, FileChange, compare_deliveries
 from perdure.models.delivery.result import (
     DeliveryResult,
     PullRequest,
@@ -16,8 +17,11 @@ from perdure.models.delivery.result import (
     ReviewStatus,
     Status,
     StepRecord,
+    TestsResult,
+    TestsStatus,
     UsageResult,
 )
+from perdure.render.comparison import comparison_lines
 from perdure.render.progress_lines import closing_lines
 
 DELIVERED = DeliveryResult(
@@ -159,3 +163,59 @@ def test_tests_that_were_tampered_with_are_counted() -> None:
         "44 passed, 0 new failures, 2 places tampered with"
         in closing_lines(DELIVERED.model_copy(update={"tests": tests}))[1]
     )
+
+
+TESTS = TestsResult(status=TestsStatus.GREEN, passed=44, new_failures=0, fixed=2)
+REVIEW = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=2)
+
+
+def side(id: str, added: int, **more: object) -> ComparedDelivery:
+    files = {"src/a\x1b[31m.py": FileChange(added=added, deleted=1, sha256=str(added))}
+    return ComparedDelivery.model_validate(
+        {
+            "delivery_id": id,
+            "status": "not_delivered",
+            "reason": "tests_red",
+            "message": "",
+            "repository": "/r",
+            "base_sha": "b",
+            "branch": id,
+            "head_sha": "a" * 40,
+            "pull_request": None,
+            "files": files,
+            "added": added,
+            "deleted": 1,
+            "cut": False,
+            "tests": TESTS,
+            "review": REVIEW,
+            "cost_usd": 1.5,
+            "tokens": 10,
+            "turns": 7,
+            "seconds": 61.0,
+            "worker_deaths": 1,
+            "forked_from": "",
+            "inherited_turns": 0,
+            "inherited_usd": 0.0,
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("width", [60, 88, 200])
+def test_every_line_fits_and_both_are_told(width: int) -> None:
+    long = "a-delivery-whose-name-is-rather-long-and-then-some-fork-1a2b"
+    forked = side(long, 3, forked_from="night at implement:4", inherited_turns=5, inherited_usd=0.5)
+    lines = comparison_lines(compare_deliveries(side("night", 3), forked), width)
+    aside = [line for line in lines if "is forked from" not in line]
+    assert max(map(len, aside)) <= width, aside
+    told = " ".join(" ".join(lines).split())
+    for words in ("44 passed", "2 tech debt", "$1.50, beside $0.50", "after 5 inherited", "the same", "+3 −1"):
+        assert words in told, lines
+    assert "together $3.00" in lines
+    assert "\x1b" not in told
+
+
+def test_what_only_one_side_has_is_a_dash_on_the_other() -> None:
+    lines = comparison_lines(compare_deliveries(side("night", 3), side("other", 4, files={}, worker_deaths=0)), 60)
+    assert any(line.split() == ["deaths", "1", "–"] for line in lines), lines
+    assert any(line.split() == ["+3", "−1", "–"] for line in lines), lines

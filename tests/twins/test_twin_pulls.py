@@ -1,16 +1,19 @@
-"""Pull requests on the twin, as PyGithub sees them."""
+"""Pull requests, issues, comments and pages on the twin, as PyGithub sees them."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import github
 import pytest
 
-from tests.twins.github import refs
+from perdure.models.errors import BadInput
+from tests.twins.github import GitHubTwin, refs
 from tests.twins.github.about_pulls import closes
 from tests.twins.github.answers import Problem
+from tests.twins.github.html import markdown
 
 
 def create(head: str = "work", base: str = "main", **more: Any) -> Any:
@@ -212,3 +215,147 @@ async def test_a_forks_branch_of_the_same_name_is_another_one(hub: Any) -> None:
 )
 def test_only_closing_words_close(text: str, found: list[tuple[str, int]]) -> None:
     assert closes(text, "me/calc") == found
+
+
+async def test_issues_and_pull_requests_share_their_numbers(hub: Any) -> None:
+    assert hub.twin.add_issue("me/calc", "First", "Text", labels=("bug",), author="bob") == 1
+    hub.branch("work")
+    assert (await hub.do(lambda repository: repository.create_pull("main", "work", title="T"))).number == 2
+    assert hub.twin.add_issue("me/calc", "Third") == 3
+    issue, pull = [await hub.do(lambda repository, n=n: repository.get_issue(n)) for n in (1, 2)]
+    assert (issue.title, issue.body, issue.user.login, issue.labels[0].name) == ("First", "Text", "bob", "bug")
+    assert issue.pull_request is None
+    assert pull.pull_request is not None
+    assert pull.html_url.endswith("/me/calc/pull/2")
+
+
+async def test_a_comment_is_written_changed_and_removed(hub: Any) -> None:
+    number = hub.twin.add_issue("me/calc", "An issue", comments=(("bob", "Yes please"),))
+    issue = await hub.do(lambda repository: repository.get_issue(number))
+    made = await asyncio.to_thread(lambda: issue.create_comment("Started"))
+    await asyncio.to_thread(lambda: made.edit("Done"))
+    said = [(each["user"]["login"], each["body"]) for each in hub.twin.comments("me/calc", number)]
+    assert said == [("bob", "Yes please"), ("perdure-bot", "Done")]
+    assert made.html_url == f"{hub.twin.url}/me/calc/issues/{number}#issuecomment-{made.id}"
+    await asyncio.to_thread(made.delete)
+    for work in (made.delete, lambda: made.edit("Again")):
+        with pytest.raises(github.UnknownObjectException):
+            await asyncio.to_thread(work)
+    assert len(hub.twin.comments("me/calc", number)) == 1
+
+
+async def test_comments_come_oldest_first_and_in_pages(hub: Any) -> None:
+    number = hub.twin.add_issue("me/calc", "Long", comments=[("bob", f"{i}") for i in range(7)])
+    client = hub.client(per_page=3)
+    issue = await asyncio.to_thread(lambda: client.get_repo("me/calc").get_issue(number))
+    assert issue.comments == 7
+    assert [each.body for each in await asyncio.to_thread(lambda: list(issue.get_comments()))] == list("0123456")
+    assert [each.body for each in await asyncio.to_thread(lambda: issue.get_comments().get_page(2))] == ["6"]
+
+
+async def test_a_comment_is_neither_empty_nor_endless(hub: Any) -> None:
+    number = hub.twin.add_issue("me/calc", "An issue")
+    for text, words in (("", "blank"), ("x" * 65_537, "65536")):
+        told = await hub.refused(lambda repository, text=text: repository.get_issue(number).create_comment(text))
+        assert told.status == 422
+        assert words in told.body["errors"][0]["message"]
+
+
+async def test_unknown_labels_are_made_and_known_ones_kept_once(hub: Any) -> None:
+    hub.branch("work")
+    number = hub.twin.add_pull("me/calc", "work")
+    pull = await hub.do(lambda repository: repository.get_pull(number))
+    await asyncio.to_thread(lambda: pull.add_to_labels("perdure", "bug"))
+    await asyncio.to_thread(lambda: pull.add_to_labels("Perdure"))
+    (listed,) = await hub.do(lambda repository: list(repository.get_pulls()))
+    assert [each.name for each in listed.labels] == ["perdure", "bug"]
+    told = await hub.refused(lambda repository: repository.get_pull(number).add_to_labels("x" * 51))
+    assert told.status == 422
+
+
+async def test_closed_and_locked_issues_say_so(hub: Any) -> None:
+    closed = hub.twin.add_issue("me/calc", "Old", state="closed")
+    locked = hub.twin.add_issue("me/calc", "Hot", locked=True)
+    hub.twin.add_token("ghp_stranger", login="eve", permissions={})
+    shown = [await hub.do(lambda repository, n=n: repository.get_issue(n)) for n in (closed, locked)]
+    assert [(each.state, each.locked) for each in shown] == [("closed", False), ("open", True)]
+    await asyncio.to_thread(lambda: shown[1].create_comment("a collaborator may"))
+    told = await hub.refused(
+        lambda repository: repository.get_issue(locked).create_comment("Me!"), token="ghp_stranger"
+    )
+    assert (told.status, told.body["message"]) == (403, "Unable to create comment because issue is locked.")
+
+
+async def test_an_issue_that_is_gone_is_410_and_one_that_has_moved_redirects(hub: Any) -> None:
+    hub.twin.add_repository("me/other")
+    number, moving = hub.twin.add_issue("me/calc", "Gone"), hub.twin.add_issue("me/calc", "Moving")
+    hub.twin.delete_issue("me/calc", number)
+    assert (await hub.ask("GET", f"/repos/me/calc/issues/{number}")).status == 410
+    there = hub.twin.transfer_issue("me/calc", moving, "me/other")
+    found = await hub.do(lambda repository: repository.get_issue(moving))
+    assert found.html_url == f"{hub.twin.url}/me/other/issues/{there}"
+    assert (await hub.ask("GET", "/repos/me/calc/issues/99")).status == 404
+
+
+async def test_a_repository_without_issues_says_410(hub: Any) -> None:
+    hub.twin.add_repository("me/quiet", has_issues=False)
+    number = hub.twin.add_issue("me/quiet", "Nobody sees it")
+    told = await hub.refused(lambda repository: repository.get_issue(number), name="me/quiet")
+    assert (told.status, told.body["message"]) == (410, "Issues has been disabled in this repository.")
+
+
+EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) <!-- perdure:status=1 -->"
+
+
+async def test_an_issue_and_its_pull_request_can_be_read(hub: Any) -> None:
+    issue = hub.twin.add_issue("me/calc", "Add sub", "**Please**", labels=("bug",), comments=(("bob", "Yes, see #2"),))
+    hub.branch("work", "one\ntwo\n")
+    pull = hub.twin.add_pull("me/calc", "work", title="feat: add sub", body=f"Closes #{issue}", draft=True)
+    page = (await hub.page(f"/me/calc/issues/{issue}")).body
+    for words in ("Add sub", "<strong>Please</strong>", ">bug<", "bob", 'href="/me/calc/issues/2">#2</a>', ">Open<"):
+        assert words in page
+    page = (await hub.page(f"/me/calc/pull/{pull}")).body
+    for words in ("feat: add sub", ">Draft<", "<code>work</code> into <code>main</code>", "x.txt", "+two", "1 commit"):
+        assert words in page
+    assert (await hub.page(f"/me/calc/issues/{pull}")).headers["Location"] == f"/me/calc/pull/{pull}"
+
+
+async def test_a_merged_pull_request_and_its_issue_say_so(hub: Any) -> None:
+    issue = hub.twin.add_issue("me/calc", "Add sub")
+    hub.branch("work")
+    pull = hub.twin.add_pull("me/calc", "work", body=f"Fixes #{issue}")
+    hub.twin.merge("me/calc", pull)
+    assert ">Merged<" in (await hub.page(f"/me/calc/pull/{pull}")).body
+    assert ">Closed<" in (await hub.page(f"/me/calc/issues/{issue}")).body
+
+
+async def test_nothing_that_strangers_write_runs(hub: Any) -> None:
+    hub.twin.add_issue("me/calc", EVIL, EVIL, labels=(EVIL.replace(",", ""),), author="<b>", comments=(("<i>", EVIL),))
+    told = await hub.page("/me/calc/issues/1")
+    assert "<script>" not in told.body
+    assert 'href="javascript' not in told.body
+    assert "<b>" not in told.body
+    assert told.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "perdure:status" not in markdown(EVIL, "me/calc")
+
+
+def test_comments_are_hidden_outside_of_code_only() -> None:
+    shown = markdown("before <!-- hidden\n --> after\n```\n<!-- shown -->\n```\n", "me/calc")
+    assert "hidden" not in shown
+    assert "&lt;!-- shown --&gt;" in shown
+
+
+async def test_private_missing_and_renamed_repositories_answer_as_githubs_pages_do(hub: Any) -> None:
+    hub.twin.add_repository("me/secret", private=True)
+    hub.twin.add_issue("me/secret", "Hidden")
+    hub.twin.add_issue("me/calc", "Shown")
+    for path in ("/me/secret/issues/1", "/me/gone/issues/1", "/me/calc/issues/9", "/a/b/c/d"):
+        assert (await hub.page(path)).status == 404
+    hub.twin.rename("me/calc", "me/sums")
+    assert (await hub.page("/me/calc/issues/1")).headers["Location"] == "/me/sums/issues/1"
+
+
+async def test_a_port_that_is_taken_is_said_in_words(hub: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot listen"):
+        async with GitHubTwin(tmp_path, token="t", port=int(hub.twin.url.rpartition(":")[2])):
+            pass

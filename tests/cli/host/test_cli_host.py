@@ -1,8 +1,10 @@
-"""Help, `doctor`, `config`, `init` and completion, by the real executable."""
+"""Help, `doctor`, `config`, `init`, `agents` and completion, by the real executable; and where no worker answers."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,8 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from perdure.adapters.system.home import Home
 from perdure.cli.app import run_command_line
 from perdure.cli.host import doctor
+from perdure.cli.look.watch import WATCH_LOST_S, DeliveryWatcher
+from perdure.local.connect import NO_WORKER, WORKER_RESTARTS, WORKER_STARTING, adapt_no_worker_error, no_worker_reason
+from perdure.local.places import Places
+from perdure.models.errors import BadInput, NoWorker
+from perdure.models.limits import WATCH_SILENCE_S
+from tests.adapters.agents.preset_fixtures import preset, program
 from tests.cli.conftest import Cli
 from tests.engine import git
 
@@ -286,3 +295,76 @@ def test_what_does_not_exist_is_told_in_the_same_form(cli: Cli, command: list[st
     assert ran.code in (1, 2)
     assert ran.err.startswith("error: ")
     assert "Traceback" not in ran.err
+
+
+def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_CONFIG_FILE", "TEMPORAL_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    watcher = DeliveryWatcher(None, None, reporter=object())  # type: ignore[arg-type]
+    error = NoWorker("no worker answers", where="d", consequence="the work goes on then")
+    assert no_worker_reason() == watcher._silence_reason(WATCH_SILENCE_S + 1) == NO_WORKER
+    assert adapt_no_worker_error(error).fix == "perdure up --detach starts one; the work goes on then"
+    with Places(Home(tmp_path)).supervisor_lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert no_worker_reason() == WORKER_STARTING
+        assert adapt_no_worker_error(error).fix == f"{WORKER_RESTARTS}; the work goes on then"
+        assert adapt_no_worker_error(NoWorker("no worker answers")).fix == WORKER_RESTARTS
+        assert adapt_no_worker_error(other := BadInput("no", fix="perdure up --detach")) is other
+        assert watcher._silence_reason(WATCH_SILENCE_S + 1) == "", "a takeover takes no longer than that"
+        assert watcher._silence_reason(WATCH_LOST_S + 1) == WORKER_STARTING
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+        assert no_worker_reason() == NO_WORKER, "those workers are others"
+    assert no_worker_reason() == watcher._silence_reason(WATCH_SILENCE_S + 1) == NO_WORKER
+
+
+def able(cli: Cli, tmp_path: Path, **env: str) -> dict[str, str]:
+    """Variables of a host that has two presets of its own, one of them installed, and one that is wrong."""
+    own, programs = tmp_path / "config" / "perdure" / "agents", tmp_path / "bin"
+    own.mkdir(parents=True)
+    program(programs, "here", "echo here 3.2.1")
+    preset(own, "here", "here")
+    preset(own, "gone", "gone-program")
+    (own / "wrong.toml").write_text("wire = 1\n")
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{programs}:{os.environ['PATH']}", **env}
+
+
+def test_agents_are_listed_with_what_each_can_do(cli: Cli, tmp_path: Path) -> None:
+    env = able(cli, tmp_path)
+    ran = cli("agents", "--json", **env)
+    found = {one["name"]: one for one in json.loads(ran.out)}
+    assert ran.code == 0
+    assert next(iter(found)) == "built-in"
+    assert {"claude-code", "codex", "here", "gone", "wrong"} < set(found)
+    assert (found["here"]["state"], found["here"]["version"]) == ("installed, 3.2.1", "3.2.1")
+    assert found["here"]["abilities"] == "resume, answers asked, reads only"
+    assert (found["gone"]["state"], found["gone"]["fix"]) == (
+        "gone-program is not installed, or not on PATH",
+        "get it",
+    )
+    assert found["wrong"]["state"].startswith("wrong: ")
+    assert len({tuple(one) for one in found.values()}) == 1, "the same fields in the same order"
+    lines = cli("agents", **env).out.splitlines()
+    assert [line.split()[0] for line in lines[: len(found)]] == list(found)
+    assert "gone: get it" in lines
+
+
+def test_doctor_names_the_agents_that_are_here_and_those_that_settings_name_in_vain(cli: Cli, tmp_path: Path) -> None:
+    env = able(cli, tmp_path, PERDURE_AGENT="gone")
+    found = {
+        finding["text"]: finding
+        for finding in json.loads(cli("doctor", "--json", **env).out)
+        if finding["name"] == "agents"
+    }
+    assert found["here 3.2.1"]["mark"] == "✓"
+    gone = found["gone: gone-program is not installed, or not on PATH"]
+    assert (gone["mark"], gone["fix"]) == ("✗", "get it")
+    assert [one["mark"] for text, one in found.items() if text.startswith("wrong: ")] == ["!"]
+
+
+def test_doctor_says_that_nobody_has_the_name_in_perdure_agent(cli: Cli, tmp_path: Path) -> None:
+    env = able(cli, tmp_path, PERDURE_AGENT="clade-code")
+    found = [one for one in json.loads(cli("doctor", "--json", **env).out) if one["name"] == "agents"]
+    assert (found[0]["mark"], found[0]["text"]) == ("✗", "no agent is called 'clade-code'")

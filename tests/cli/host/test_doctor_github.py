@@ -1,18 +1,25 @@
-"""`perdure doctor` in a checkout of a repository on GitHub, and where `perdure pulls` sends one from there."""
+"""`perdure doctor` on GitHub, browser and who is told: what is missing and how to get it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.forges.base import AccessReport
+from perdure.adapters.system.files import try_lock, write_whole
+from perdure.adapters.system.home import Home
 from perdure.cli.host.remote_checks import _call_within
+from perdure.local.access import fingerprint, notify_variables
+from perdure.local.places import Places, SupervisorRecord
+from tests import needs
 from tests.cli.conftest import Cli, Ran
 from tests.engine import git, make_target
 from tests.twins.github import GitHubTwin
@@ -260,3 +267,106 @@ def test_help_does_not_load_what_doctor_needs(cli: Cli) -> None:
     loaded = cli.modules("doctor", "--help")
     assert "perdure.cli.commands.host" in loaded
     assert not loaded & {"github", "requests", "perdure.cli.host.doctor", "perdure.adapters.forges.select"}
+
+
+def browsers(cli: Cli, **env: str) -> list[dict[str, str]]:
+    ran = cli("doctor", "--json", **env)
+    return [finding for finding in json.loads(ran.out) if finding["name"] == "browser"]
+
+
+def without_chromium(root: Path) -> str:
+    """A PATH that has git, and nothing that could be a browser."""
+    directory = root / "bin"
+    directory.mkdir()
+    for name in ("git", "env", "bwrap", "sh", "bash"):
+        found = next((f"{at}/{name}" for at in os.environ["PATH"].split(":") if os.path.exists(f"{at}/{name}")), "")
+        if found:
+            (directory / name).symlink_to(found)
+    return str(directory)
+
+
+def test_a_browser_is_looked_for_where_app_is_set(cli: Cli, tmp_path: Path) -> None:
+    assert browsers(cli) == []
+    settings = cli.cwd / "perdure.toml"
+    settings.write_text(settings.read_text() + '\n[app]\nstart = "true"\n')
+    (finding,) = browsers(cli)
+    if missing_programs := needs.missing("chromium"):
+        assert finding["mark"] == "!", missing_programs
+    else:
+        assert (finding["mark"], finding["text"].rpartition(", ")[2]) in (("✓", "for [app]"), ("!", "for [app]"))
+    (missing,) = browsers(cli, PATH=without_chromium(tmp_path))
+    assert missing["mark"] == "!"
+    assert "no screenshots" in missing["text"]
+    assert "install" in missing["fix"]
+
+
+def test_a_settings_file_that_is_malformed_is_reported_with_its_place_and_looks_for_no_browser(cli: Cli) -> None:
+    (cli.cwd / "perdure.toml").write_text('[app]\nstarts = "true"\n')
+    ran = cli("doctor", "--json")
+    findings = json.loads(ran.out)
+    (finding,) = [finding for finding in findings if finding["name"] == "settings"]
+    assert finding["mark"] == "✗"
+    assert "perdure.toml" in finding["text"]
+    assert "start" in finding["fix"]
+    assert "browser" not in {finding["name"] for finding in findings}
+    assert ran.code == 1
+
+
+SLACK = "https://hooks.slack.com/services/T0/B0/secret-part"
+
+
+@pytest.mark.parametrize(
+    ("env", "mark", "text"),
+    [
+        ({}, None, ""),
+        ({"PERDURE_WEBHOOK_URL": SLACK}, "✓", "hooks.slack.com (waiting, question, budget, reminder, ended)"),
+        ({"PERDURE_WEBHOOK_URL": "slack.com/secret-part"}, "✗", "this is not an http or https address"),
+        ({"PERDURE_WEBHOOK_URL": SLACK, "PERDURE_WEBHOOK_SECRET": "secret-part"}, "✗", "a secret of 11 bytes"),
+    ],
+)
+def test_doctor_names_who_is_told_by_host_alone(cli: Cli, env: dict[str, str], mark: str | None, text: str) -> None:
+    ran = cli("doctor", "--json", **env)
+    found = [finding for finding in json.loads(ran.out) if finding["name"] == "notify"]
+    assert [finding["mark"] for finding in found] == ([mark] if mark else [])
+    assert all(finding["text"].startswith(text) for finding in found)
+    assert "secret-part" not in ran.out + ran.err
+
+
+def test_doctor_says_who_is_told_in_the_clear_and_how_to_try_it(cli: Cli) -> None:
+    urls = "http://127.0.0.1:9/x http://10.0.0.7/secret-part HTTPS://a.example/"
+    (found,) = [
+        one for one in json.loads(cli("doctor", "--json", PERDURE_WEBHOOK_URL=urls).out) if one["name"] == "notify"
+    ]
+    assert found["fix"].splitlines() == [
+        "perdure doctor --notify sends each a test",
+        "not signed: set PERDURE_WEBHOOK_SECRET if a receiver checks that; chats do not",
+        "not encrypted on its way to 10.0.0.7: write https, unless that network is yours",
+    ]
+
+
+def test_a_test_that_nobody_can_send_says_what_to_start(cli: Cli) -> None:
+    ran = cli("doctor", "--notify", PERDURE_WEBHOOK_URL=SLACK)
+    assert ran.code == 1
+    assert ran.out.startswith("✗ notify ")
+    assert "perdure up --detach" in ran.out
+    assert not cli.home.exists() or not any(cli.home.glob("server.json")), "it starts nothing"
+
+
+@pytest.mark.parametrize(("theirs", "notes"), [({}, 1), ({"PERDURE_WEBHOOK_URL": SLACK}, 0)])
+def test_doctor_says_when_the_worker_that_runs_tells_somebody_else(
+    cli: Cli, theirs: dict[str, str], notes: int
+) -> None:
+    places, now = Places(Home(cli.home)), datetime.now(UTC)
+    known = fingerprint(theirs, now.isoformat(), notify_variables())
+    record = SupervisorRecord(pid=os.getpid(), worker_pid=os.getpid(), restarts=0, started_at=now, notify_access=known)
+    write_whole(places.supervisor_record, record.model_dump_json().encode())
+    lock = try_lock(places.supervisor_lock)
+    assert lock is not None
+    try:
+        ran = cli("doctor", "--json", PERDURE_WEBHOOK_URL=SLACK)
+    finally:
+        os.close(lock)
+    found = [finding for finding in json.loads(ran.out) if finding["name"] == "notify"]
+    assert [finding["text"] for finding in found if finding["mark"] == "!"] == [
+        "the worker that runs was started with other addresses or another secret than yours"
+    ] * notes

@@ -1,4 +1,4 @@
-"""`perdure top`: what waits first, by keys decided, at any width, with or without a terminal."""
+"""`perdure top` and `perdure logs`: what waits first, one step, as it goes on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from perdure.cli.look.top import mark_of, phase_cell, table_lines
 from perdure.client.server.overview import OverviewRow
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from tests.cli.conftest import Cli
+from tests.cli.decision_fixtures import Desk, desk
 from tests.cli.typist import Typist
 from tests.engine import HAPPY, Engine, finished, make_target, until
+
+__all__ = ["desk"]
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ASKED = PendingDecision(
@@ -90,3 +93,34 @@ async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_te
         assert (told["id"], told["status"]) == ("calc-sub", "delivered")
         ran = await asyncio.to_thread(cli, "top", "--once")
         assert "✓ calc-sub" in " ".join(ran.out.split())
+
+
+PLAN = "── 2026-05-04 14:02:11 UTC  3f9c1d2a4b  plan  turn 1 · read calc.py\n  I shall look.\n"
+BUILD = "── 2026-05-04 14:02:15 UTC  5aa90f3b11  implement 2  turn 1 · edit calc.py\n  ── plan  is what I said\n"
+
+
+@pytest.mark.timeout(120)
+async def test_logs_show_one_step_and_follow_until_the_delivery_ends(desk: Desk) -> None:
+    async with desk.worker():
+        await desk.submit("logged")
+        await desk.asked("logged")
+        desk.scene.log = PLAN + BUILD
+        assert (await desk("logs", "logged")).out == PLAN + BUILD
+        assert (await desk("logs", "logged", "--step", "plan")).out == PLAN
+        assert (await desk("logs", "logged", "--step", "build")).out == BUILD
+        assert "logged has taken no turn of review yet" in (await desk("logs", "logged", "--step", "review")).err
+        told = await desk.refused("logs", "logged", "--step", "implemnt")
+        assert "did you mean implement?" in told
+
+        desk.scene.log, before = PLAN, desk.scene.logs_read
+        following = asyncio.create_task(desk("logs", "logged", "--follow"))
+
+        async def read() -> bool:
+            return desk.scene.logs_read > before
+
+        await desk.until(read)
+        assert not following.done()
+        desk.scene.log = PLAN + BUILD
+        await desk("approve", "logged")
+        assert (await following).out == PLAN + BUILD
+        assert (await desk("logs", "logged", "-f")).out == PLAN + BUILD, "of one that has ended all of it, once"

@@ -1,13 +1,17 @@
-"""`--gate`, `--label`, `--tokens`, `--no-questions`: what they ask for, and what they refuse before anything starts."""
+"""Options of gates, labels, tokens and times: what they ask for, and what is refused before anything starts."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from perdure.cli.commands.start import DeliverOptions
+from perdure.cli.look.schedules import schedule_rows
 from perdure.cli.request.validation import check_gates, check_request, parse_gates, parse_labels
+from perdure.client import ScheduleInfo
+from perdure.client.schedules import next_start
 from perdure.models.delivery.request import LABEL_CHARS, LABELS_MOST, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
@@ -86,3 +90,59 @@ def test_the_command_refuses_it_before_it_starts_anything(
     ran = cli(*command, *option)
     assert (ran.code, words in ran.err) == (2, True), ran.err
     assert not cli.home.exists()
+
+
+NIGHT = "version: 1\nitems:\n  - {id: api, request: Add it}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "where"),
+    [
+        (("--at", "tonight"), "is no time", "--at"),
+        (("--at", "2020-01-01 23:00"), "2020-01-01 23:00 UTC is past: it is", "--at"),
+        (("--at", "23:00 Europe/Berln"), "no time zone Europe/Berln (did you mean Europe/Berlin?)", "--at"),
+        (("--every", "wekdays 23:00"), "'wekdays' is no day (did you mean weekdays?)", "--every"),
+        (("--every", "weekdays 23:00 Mars"), "no time zone Mars", "--every"),
+        (("--every", "weekdays 23:00", "--at", "23:00"), "once and again and again", "--at and --every"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("deliver", "Add sub"), ("run", "test", "--branch", "topic"), ("backlog", "start", "night.yaml")]
+)
+def test_a_time_that_cannot_be_is_refused_before_anything_is_started(
+    cli: Cli, command: tuple[str, ...], args: tuple[str, ...], what: str, where: str
+) -> None:
+    (cli.cwd / "night.yaml").write_text(NIGHT)
+    ran = cli(*command, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert what in ran.err
+    assert f"where: {where}" in ran.err
+    assert not (cli.home / "server").exists()
+
+
+def test_what_was_missed_is_said() -> None:
+    one = ScheduleInfo(
+        id="night",
+        what="backlog",
+        when="weekdays 23:00 UTC",
+        about="2 items: api, page",
+        next=datetime(2026, 11, 24, 23, tzinfo=UTC),
+        paused=False,
+        note="",
+        last="",
+        outcome="",
+        started=0,
+        skipped=0,
+        missed=2,
+    )
+    _, line, missed = schedule_rows([one], None, datetime(2026, 11, 24, 21, 48, tzinfo=UTC))
+    assert "2026-11-24 23:00 UTC, in 1h 12m" in line
+    assert missed == "! night: 2 times missed, Temporal was down for an hour or more"
+
+
+def test_a_time_that_was_missed_is_not_what_begins_next() -> None:
+    missed, tomorrow = datetime(2026, 11, 22, 23, tzinfo=UTC), datetime(2026, 11, 23, 23, tzinfo=UTC)
+    morning = datetime(2026, 11, 23, 7, tzinfo=UTC)
+    assert next_start([missed, tomorrow], morning) == tomorrow
+    assert next_start([missed], morning) is None, "one time alone is over then"
+    assert next_start([missed], missed) == missed, "it is made up for"

@@ -1,4 +1,4 @@
-"""`perdure deliver` and issues: the one that is meant is found and looked at before anything is started."""
+"""What `perdure deliver` is pointed at: an issue, a repository without a commit, a checkout of anything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from temporalio.client import Client
 
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.request.issue import parse_issue_name
+from perdure.cli.request.repository import CONFIG_FILE, read_working_tree_config
+from perdure.cli.request.submit import base_line
 from perdure.cli.request.validation import CheckedRequest, check_request
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
@@ -261,3 +264,36 @@ async def test_a_closed_issue_still_leads_to_the_delivery_that_closed_it(
 
 async def run(cli: Cli, *args: str) -> Ran:
     return await asyncio.to_thread(cli, *args)
+
+
+KEY = {"ANTHROPIC_API_KEY": "not-a-key"}
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "--initial-branch=trunk", "mine")
+    monkeypatch.chdir(tmp_path / "mine")
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    return tmp_path / "mine"
+
+
+def test_it_says_which_branch_will_be_begun_and_that_no_settings_are_there(empty: Path) -> None:
+    taken = check_request(DeliverOptions(text="Write a calculator"), KEY)
+    assert (taken.base, taken.base_sha) == ("trunk", FIRST_COMMIT)
+    assert base_line(taken) == "empty: trunk begins with an empty commit, pushed before the delivery's branch"
+    assert taken.file == "no perdure.toml: the repository is empty"
+    assert git(empty, "for-each-ref") == ""
+
+
+def test_what_was_not_committed_is_to_be_committed_first(empty: Path) -> None:
+    (empty / "perdure.toml").write_text("version = 1\n")
+    with pytest.raises(BadInput, match="1 uncommitted file") as refused:
+        check_request(DeliverOptions(text="Write a calculator"), KEY)
+    assert refused.value.fix.endswith("git add -A && git commit -m first")
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_the_place_of_the_settings_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / CONFIG_FILE).symlink_to("pipe")
+    assert read_working_tree_config(tmp_path) is None

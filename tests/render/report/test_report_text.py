@@ -1,4 +1,4 @@
-"""The report as text: complete, bounded, and without anything that moves a cursor."""
+"""The report as text, its change and its experiment: complete, bounded, nobody's markup."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from perdure.cli.look.report import target_of, write_page
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.checks.verdict_text import review_points
 from perdure.models.delivery import result_text
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import (
     AttemptResult,
+    DecisionMade,
     ReviewResult,
     ReviewStatus,
     StepRecord,
@@ -20,10 +22,17 @@ from perdure.models.delivery.result import (
     UsageResult,
 )
 from perdure.models.delivery.result import TestsResult as ResultOfTests
+from perdure.models.delivery.state import BuildingState, DeliveryState, TestingState
+from perdure.models.delivery.summary import result_of
 from perdure.models.errors import BadInput
+from perdure.render.findings_text import experiment_lines
 from perdure.render.formatting import visible_line, visible_text
+from perdure.render.progress_lines import closing_lines
 from perdure.render.report import view
+from perdure.render.report.page import page_of
 from perdure.render.report.text import lines_of
+from perdure.render.step_lines import format_rows
+from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, ZERO, report
 
 
 def told(**changes: Any) -> str:
@@ -184,3 +193,98 @@ def test_a_pipe_or_a_device_is_written_to_and_never_replaced(tmp_path: Any) -> N
     finally:
         os.close(reading)
     assert pipe.is_fifo()
+
+
+PATCH = """diff --git a/calc.py b/calc.py
+index 1..2 100644
+--- a/calc.py
++++ b/calc.py
+@@ -1 +1,2 @@
+-def add(a, b): ...
++def add(a, b):
++    return "<script>alert(1)</script>\u202e"
+"""
+MADE = (
+    DecisionMade(gate="plan", target="1a2b3c4d", verdict="rejected", by="ada", note="with <b>types</b>"),
+    DecisionMade(gate="pull_request", target="9f8e", verdict="approved", by="bob"),
+)
+
+
+def test_the_page_has_the_whole_change_and_who_decided_what() -> None:
+    page = page_of(sample(diff=PATCH, decisions=MADE))
+    assert '<span class="added">+    return &#34;&lt;script&gt;alert(1)&lt;/script&gt;&#34;\n</span>' in page
+    assert '<span class="gone">-def add(a, b): ...\n</span>' in page
+    assert "2 lines added, 1 removed" in page
+    assert "<script" not in page
+    assert "plan 1a2b3c4d rejected by ada: with &lt;b&gt;types&lt;/b&gt;" in page
+    assert "pull request 9f8e approved by bob" in page
+    without = page_of(sample())
+    assert 'id="change"' not in without
+    assert 'id="decisions"' not in without
+
+
+def test_the_text_has_decisions_and_the_files_that_are_changed() -> None:
+    lines = lines_of(sample(diff=PATCH, decisions=MADE))
+    at = lines.index("Decisions")
+    assert lines[at + 1 : at + 3] == [
+        "  plan 1a2b3c4d rejected by ada: with <b>types</b>",
+        "  pull request 9f8e approved by bob",
+    ]
+    assert lines[lines.index("Change") + 1].split() == ["+2", "−1", "calc.py"]
+
+
+def test_each_line_of_a_patch_is_known_for_what_it_is() -> None:
+    kinds = [kind for kind, _ in view.diff_lines(PATCH)]
+    assert kinds == ["file", "file", "file", "file", "place", "gone", "added", "added"]
+
+
+SHOWN = [
+    f"– changed promise: {ADD}",
+    f"    the request says “{QUOTE}” (that is the wish)",
+    "      def test_add():",
+    "    -     assert add(1, 2) == 3",
+    "    +     assert add(1, 2) == -1",
+    f"✗ changed promise: {ZERO}",
+    "    nothing in the request asks for it (nobody asked)",
+    "      the test is the same: what it uses has changed",
+]
+
+
+def test_a_verdict_its_faults_and_its_promises_are_lines() -> None:
+    assert experiment_lines(report(), REVIEW) == [f"✓ {LINE}", "– fail without the change: a, b, c, d", *SHOWN]
+    bent = experiment_lines(report(written=("tests/\x1b[2Jt.json",)), REVIEW)
+    assert bent[0] == f"✗ {LINE}"
+    assert bent[1].startswith("✗ tampered: files of the test side are written while the tests run: ")
+    assert "\x1b" not in "".join(bent)
+
+
+def test_the_whole_line_stands_in_watch_and_at_the_end_with_where_to_read_of_the_promises() -> None:
+    steps = [StepRecord(step="run_tests", status="done", summary=VERDICT.summary, duration_s=4.1)]
+    assert format_rows(steps) == [f"✓ test       46 green · {LINE}  4.1 s"]
+    fixed = [StepRecord(step="fix_review", status="done", commit="c" * 40), *steps]
+    assert f"46 green again · {LINE}" in format_rows(fixed)[0]
+    request = DeliveryRequest(repository="r", request="Add sub")
+    end = closing_lines(
+        result_of(
+            DeliveryState(building=BuildingState(head="a" * 40), testing=TestingState(verdict=VERDICT), steps=steps),
+            request,
+            "d",
+            "r",
+        )
+    )
+    assert f"           {LINE}" in end
+    assert "           2 changed promises, see the review: perdure report d" in end
+
+
+def test_report_and_page_have_the_line_the_promises_and_their_versions() -> None:
+    told = sample(test_report=report(), reviewed=REVIEW)
+    told = told.model_copy(update={"tests": told.tests.model_copy(update={"experiment": LINE, "promises": 2})})
+    lines = lines_of(told)
+    assert f"  {'':<13} {LINE}" in lines
+    assert "\n".join(f"  {line}" for line in SHOWN) in "\n".join(lines)
+    page = page_of(told)
+    assert LINE in page.replace("&#39;", "'")
+    assert '<span class="added">+     assert add(1, 2) == -1' in page
+    assert QUOTE in page
+    hostile = told.model_copy(update={"test_report": report(written=("</pre><script>x",))})
+    assert "<script>" not in page_of(hostile)
