@@ -124,4 +124,5 @@ def _file_digest(path: str, state: tuple[int, int, int]) -> str:
 def _read_version(path: str, state: tuple[int, int, int]) -> str:
     """Run `bwrap --version` and return what it printed; '' when it does not run. Cached by path and
     `_file_identity`."""
-    return run_program([path, "--version"], {}, SANDBOX_PROBE_S).output
+    result = run_program([path, "--version"], {}, SANDBOX_PROBE_S)
+    return "" if result.reason else result.output

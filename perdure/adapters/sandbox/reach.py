@@ -284,23 +284,29 @@ async def _connect_allowed(host: str, port: int, reach: Reach, owner_proxy: str)
 
 async def _connect_through_proxy(proxy: str, host: str, port: int) -> Streams:
     """Connect to a host through the owner's HTTP proxy, by CONNECT with the login in the proxy's address, and return
-    the connection's streams. Raises ReachRefused when the proxy refuses or is not an http:// one, OSError or
-    TimeoutError when it does not answer."""
+    the connection's streams. Without an answer that allows it the connection is closed.
+
+    Raises ReachRefused when the proxy refuses or is not an http:// one; OSError, TimeoutError, IncompleteReadError or
+    LimitOverrunError when it does not answer, or breaks off, or goes on without an end.
+    """
     address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if address.scheme != "http" or not address.hostname:
         raise ReachRefused("the proxy in this machine's environment is not an http:// one")
+    auth_header = b""
+    if address.username:
+        credentials = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
+        auth_header = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(credentials)
+    authority = f"{host}:{port}".encode()
     async with asyncio.timeout(SETUP_CONNECT_S):
         reader, writer = await asyncio.open_connection(address.hostname, address.port or 80)
-        auth_header = b""
-        if address.username:
-            credentials = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
-            auth_header = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(credentials)
-        authority = f"{host}:{port}".encode()
-        writer.write(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, auth_header))
-        answer = await reader.readuntil(b"\r\n\r\n")
-    if not re.match(rb"HTTP/1\.[01] 2\d\d", answer):
-        writer.close()
-        raise ReachRefused(f"the proxy in this machine's environment refuses {host}:{port}")
+        try:
+            writer.write(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, auth_header))
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if not re.match(rb"HTTP/1\.[01] 2\d\d", answer):
+                raise ReachRefused(f"the proxy in this machine's environment refuses {host}:{port}")
+        except BaseException:
+            writer.close()
+            raise
     return reader, writer
 
 
