@@ -102,7 +102,8 @@ class Perdure:
         """Attach to the running delivery that was asked for the same, however long ago; else start one.
 
         A new one gets the first id of today that is free. Who sends the same at the same moment comes to the same id
-        and attaches. When all of today are used up, a random id is taken.
+        and attaches. When all of today are used up, a random id is taken. Raises InvalidRequest when the worker refuses
+        it.
         """
         if (running_id := await find_running_duplicate(self.client, fingerprint)) is not None:
             return Submission(self.delivery(running_id), attached=True)
@@ -131,9 +132,10 @@ class Perdure:
         return Submission(delivery, attached=False)
 
     async def _submit_as(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submission:
-        """Start a delivery of that id, or attach to it where it runs or has delivered.
+        """Start a delivery of that id, or attach to it when it runs or has delivered.
 
-        Raises BadInput where the id belongs to another request, and where the delivery ended without delivering.
+        Raises BadInput when the id belongs to another request, and when the delivery ended without delivering;
+        InvalidRequest when the worker refuses a new one.
         """
         delivery = self.delivery(id)
         try:

@@ -158,7 +158,8 @@ async def open_world(
     the block.
 
     Meanwhile this process has the demo's environment variables, with `variables` among them and, when `agent` names
-    one, those that lead an agent with a command line to the model.
+    one, those that lead an agent with a command line to the model. Raises PerdureError when server or worker does not
+    start.
     """
     async with AsyncExitStack() as stack:
         rehearsal = await stack.enter_async_context(Rehearsal(screenplay))
@@ -180,7 +181,11 @@ async def open_world(
 @asynccontextmanager
 async def _open_demo_run(screen: Screen, keys: TerminalKeys | None, options: DemoOptions) -> AsyncIterator[DemoRun]:
     """Make home, repository, forge, model, server and worker, all fresh, submit the delivery, print the opening lines
-    and start the killer; yield all of that, and end it with the block."""
+    and start the killer; yield all of that, and end it with the block.
+
+    Raises BadInput when a directory or the scenario that was asked for cannot be had, and PerdureError when server or
+    worker does not start.
+    """
     open_scenario, kill_points = scenario_for(github=options.github), KILL_POINTS[: options.kills]
     screenplay = Screenplay.load(examples_directory() / f"{PACKAGE}.toml")
     async with AsyncExitStack() as stack:
@@ -218,7 +223,8 @@ async def _play_to_end(demo_run: DemoRun) -> int:
     return the exit code: 0 when it was delivered as exactly one pull request.
 
     A delivery that ended at a limit because of kills meanwhile is retried: killing is what a visitor is asked to do.
-    Marks the demo's directories as finished, and prints the result as JSON when the screen is asked for that.
+    Marks the demo's directories as finished, and prints the result as JSON when the screen is asked for that. Raises
+    PerdureError when no worker can start.
     """
     screen, teller, kills_before = demo_run.screen, ProgressReporter(width=demo_run.screen.width), 0
     while True:
@@ -338,7 +344,10 @@ one."""
 
 async def play_backlog_demo(screen: Screen, options: DemoOptions) -> int:
     """Play the demo: submit the backlog, kill its worker on the way, and print what happens, the receipt and what can
-    be looked at. Return the exit code: 0 when every item is where it should be and the receipt has nothing but zeros.
+    be looked at.
+
+    Returns the exit code: 0 when every item is where it should be and the receipt has nothing but zeros. Raises
+    PerdureError when server or worker does not start, and BadInput when the directory to keep cannot be used.
     """
     material = examples_directory() / "backlog"
     screenplay = Screenplay.load(material / f"{BACKLOG_ID}.toml")

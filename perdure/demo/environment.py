@@ -110,8 +110,12 @@ def _remove_old_demos() -> None:
 def demo_variables(
     directories: DemoDirectories, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return `env` with nothing in it that leads out of the demo (no Temporal, key, token, model, home or proxy of the
-    user's), and with the demo's own home, sandbox grade, ports, and model at the address `rehearsal`."""
+    """Return `env` with nothing in it that leads out of the demo, and with the demo's own home, sandbox grade, ports,
+    and model at the address `rehearsal`.
+
+    No Temporal, key, token, model, home or proxy of the user's stays in it; python3 is put on PATH when there is none.
+    Raises PerdureError when no free ports are found.
+    """
     removed_prefixes = ("PERDURE_", "ANTHROPIC_", "OPENAI_")
     variables = {
         name: value

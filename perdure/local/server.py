@@ -327,8 +327,8 @@ def _prepare_start(home: Home, places: Places, version: str, port: int | None, u
 def _start_web_ui_proxy(home: Home, places: Places, record: ServerRecord) -> None:
     """Start the Web UI's proxy (perdure.local.web_ui_proxy), unless it runs or the record has no `ui_behind`.
 
-    Raises OSError when its port is taken. Call it while somebody holds the server's lock: the proxy ends when that is
-    released.
+    Raises OSError when its port is taken, and CalledProcessError when it cannot be launched. Call it while somebody
+    holds the server's lock: the proxy ends when that is released.
     """
     if not record.ui_behind or (lock := try_lock(places.ui_lock)) is None:
         return

@@ -159,7 +159,8 @@ async def _wait_for_shutdown(home: Home, say: Say) -> None:
 async def _ensure_server(home: Home, say: Say) -> None:
     """Check the connection to the configured server, or start the embedded one if needed; say where it is.
 
-    Raises TemporalUnreachable or another error of connect_to_temporal and ensure_server.
+    Raises TemporalUnreachable when the server does not answer, BadInput when the configuration, the home or a port
+    cannot be used, and PerdureError when the embedded server does not start.
     """
     if external_server_config() is not None:
         client = await connect_to_temporal(home, start=False, say=say)

@@ -93,7 +93,11 @@ class Player:
         return response
 
     async def send_garbage(self, http: web.Request, fault: Fault, stream: bool) -> web.StreamResponse:
-        """Send a response of status 200 that is not the JSON it should be: an HTML page or broken JSON."""
+        """Send a response of status 200 that is not the JSON it should be: an HTML page or broken JSON, as `fault`
+        says.
+
+        Raises ConnectionError when the client has gone.
+        """
         response = web.StreamResponse(headers={"request-id": http[REQUEST_ID]})
         if fault is Fault.PAGE:
             response.content_type, frame = "text/html", PAGE.encode()
@@ -320,7 +324,8 @@ class Rehearsal:
     ) -> web.StreamResponse:
         """Send the reply to a request for a summary of its conversation, and record its usage.
 
-        Raises ApiRefusal where the screenplay has `sums_up` off.
+        Raises ApiRefusal when the screenplay has `sums_up` off, ServerStopping or ConnectionError when server or client
+        goes away.
         """
         if not self.screenplay.script.sums_up:
             raise invalid_request("compaction: Extra inputs are not permitted")

@@ -115,7 +115,7 @@ def _has_owner(branch: str, progress: BacklogProgress) -> bool:
 async def read_receipt(backlog: Backlog, progress: BacklogProgress) -> BacklogReceipt:
     """Read the backlog's history and its remote, and return the receipt.
 
-    Raises what reading the history raises; where the remote cannot be read, the receipt says so.
+    Raises RPCError when the history cannot be read; when the remote cannot be read, the receipt says so.
     """
     history = await backlog.past()
     delivery_branches = [branch_name(delivery_key(workflow)) for workflow in history.start_counts]
@@ -181,7 +181,8 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
 async def gather_backlog_report(backlog: Backlog) -> BacklogReport:
     """Read the backlog's progress, its history and its remote, and return the report.
 
-    Raises what reading the first two raises; what the remote does not say is noted in the receipt.
+    Raises NoWorker when no worker tells the progress of a running one, and RPCError when the history cannot be read;
+    what the remote does not say is noted in the receipt.
     """
     progress = await backlog.progress()
     items = (await backlog.past()).items

@@ -119,8 +119,8 @@ def check_backlog(options: BacklogOptions, env: Mapping[str, str], *, is_schedul
     Reads the file, lists the issues of `--issues`, and looks at the repository: blocks on git and the network. With
     `is_scheduled`, the issues are those that are open when the backlog begins, and are not listed here.
 
-    Raises BadInput with file, line and item for what is wrong in the file, with the option's name for what is wrong in
-    an option.
+    Raises BadInput with file, line and item for what is wrong in the file, and BadInput or InvalidRequest with the
+    option's name for what is wrong in an option.
     """
     check_id(options.id)
     file = _backlog_file(options, env)
@@ -228,10 +228,12 @@ def _default_id(options: BacklogOptions, repository: str) -> str:
 async def submit_backlog(
     checked: CheckedBacklog, screen: Screen, submitted: list[BacklogSubmission], *, detach: bool
 ) -> BacklogSubmission:
-    """Start the backlog, or attach to the one of that id if it is the same; print the header and what differs.
+    """Start the backlog, or attach to the one of that id if it is the same; print the header and what differs; return
+    the submission.
 
     Starts server and worker where they are missing. Issues that have an open pull request already are left out. With
-    `detach`, waits until a worker has accepted it, for at most DECISION_ACCEPTED.
+    `detach`, waits until a worker has accepted it, for at most DECISION_ACCEPTED. Raises BadInput when the id is
+    another backlog's, no item remains, or the running worker has other keys.
 
     submitted  the submission is appended to it as soon as it exists: from then on Ctrl-C only leaves
     """

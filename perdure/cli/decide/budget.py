@@ -71,8 +71,11 @@ def _check_amounts(id: str, add: float | None, tokens: int | None) -> None:
 
 
 def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
-    """Print the shared budgets, or add `add` dollars to the one named. Raises BadInput for a name without an amount or
-    the reverse, and for tokens or time."""
+    """Print the shared budgets, or add `add` dollars to the one named.
+
+    Raises BadInput for a name without an amount or the reverse, for tokens or time, for an amount that is not possible,
+    and when no budgets are shared; NoWorker when no worker can show them.
+    """
 
     fix = "perdure budget --shared label:team-a --add 5; without a name and --add it shows them"
     if tokens is not None or time is not None:

@@ -196,7 +196,8 @@ async def edit_plan(
     file  the edited plan, `-` for standard input; without it the person's editor opens
     ask   the person confirms before it is approved; after a no it waits for approval in its turn
 
-    Raises BadInput when no plan waits, not `target`, or the edited plan is not valid.
+    Raises BadInput when no plan waits, not `target`, or the edited plan is not valid, and PerdureError when worker or
+    host does not answer.
     """
     pending_decision = await _find_pending_plan(delivery, target)
     original, suffix, markdown = await fetch_editable_plan(delivery)
@@ -254,13 +255,15 @@ async def _send_edited_plan(
 ) -> int:
     """Check an edited plan, send it to the delivery and approve it once it waits; return the exit code.
 
-    Returns 1 when the text is unchanged or empty and nothing is sent, or when the person does not confirm. The kept
-    draft is deleted once the plan was sent. Prints what became of it.
+    Returns 1 when the text is unchanged or empty and nothing is sent, or when the person does not confirm. When no
+    worker takes it, it is not approved and 0 returned. The kept draft is deleted once the plan was sent. Prints what
+    became of it.
 
     source  where the text is from, for messages
     ask     the person confirms before it is approved
 
-    Raises BadInput when the text is no valid plan, or when the delivery did not count it.
+    Raises BadInput when the text is no valid plan, or when the delivery did not count it, and PerdureError when the
+    host does not store it or it does not wait for approval in time.
     """
 
     where = "standard input" if str(source) == "-" else str(source)

@@ -139,7 +139,10 @@ def check_sandbox() -> list[Checkup]:
 
 
 def check_room() -> list[Checkup]:
-    """Report how many setups and test commands run at once, and whether settings or the host's size decide that."""
+    """Report how many setups and test commands run at once, and whether settings or the host's size decide that.
+
+    Raises BadInput when the host's settings are wrong.
+    """
     size, configured_number = MachineShare.measure(_worker_process()), load_host_config(os.environ).commands.at_once
     why = "[commands] at_once" if configured_number else f"{size.processors:g} processors, {gigabytes(size.memory)}"
     text = f"{configured_number or size.slot_count()} setups and test commands at once ({why})"
@@ -273,7 +276,8 @@ def check_browser() -> list[Checkup]:
 def check_agents() -> list[Checkup]:
     """Check the agents: one line for each that is installed or has a problem, one for all that are not installed.
 
-    An agent that is missing or wrong is MISSING only where this host's settings or PERDURE_AGENT name it, else a note.
+    An agent that is missing or wrong is MISSING only when this host's settings or PERDURE_AGENT name it, else a note.
+    Starts each installed one to ask its version. Raises BadInput when the host's settings are wrong.
     """
     steps = load_host_config(os.environ).steps
     chosen_names = {getattr(steps, step).agent for step in AGENTIC} | {os.environ.get("PERDURE_AGENT", "").strip()}

@@ -41,7 +41,8 @@ async def _run_page(place: ListenAddress, screen: Screen, *, show: bool) -> None
     """Run a page until Ctrl-C or SIGTERM, and print its address; with `show` open it in a browser.
 
     Begins anew, with a new token, whenever this home's token is changed or removed. Raises BadInput for an address that
-    strangers could listen on.
+    strangers could listen on or that is taken, TemporalUnreachable when no server runs, and PerdureError when the page
+    ends by itself.
     """
     place.make_ssl_context()  # checks the address and the certificate before anything else is done
     await connect_client(screen)  # says why there is nothing to show

@@ -225,9 +225,10 @@ _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answe
 
 
 def check_notify() -> list[Checkup]:
-    """Report who is notified when a delivery waits or ends, and which notices could not be sent.
+    """Report who is notified when a delivery waits or ends, if anybody, and which notices could not be sent.
 
-    A running worker that has other addresses or another secret than this environment is noted.
+    A running worker that has other addresses or another secret than this environment is noted. Raises BadInput when the
+    settings are wrong.
     """
     listeners, checkups = Listeners.from_settings(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:

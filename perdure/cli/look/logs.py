@@ -59,7 +59,8 @@ def logs(id: str, step: str | None, follow: bool) -> None:
 async def _print_logs(delivery: Delivery, step: str) -> None:
     """Print the logs that there are: page by page as they arrive, or those of one step where `step` is not empty.
 
-    Says on standard error where that step has taken no turn yet.
+    Says on standard error when that step has taken no turn yet. Raises NoWorker, HostSilent or HostRefused when the
+    delivery's host does not answer or fails.
     """
     if not step:
         async for text in read_pages(delivery, "logs"):

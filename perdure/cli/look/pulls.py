@@ -36,7 +36,10 @@ def pulls(number: int | None, repo: str, json: bool) -> None:
 
 
 def _print_all(screen: Screen, repo: str) -> None:
-    """Print all pull requests of a local forge as a table, or as JSON."""
+    """Print all pull requests of a local forge as a table, or as JSON.
+
+    Raises BadInput when the repository has no local forge, with the web page of its pull requests when they have one.
+    """
     entries = _find_local_forge(repo, "pulls").list_pulls()
     if screen.json:
         screen.print_json([pull.model_dump() | {"state": state} for pull, state in entries])

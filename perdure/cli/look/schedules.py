@@ -69,7 +69,10 @@ def remove(id: str) -> None:
 
 
 def _run_and_print(work: Callable[[Perdure], Awaitable[None]], message: str) -> None:
-    """Call `work` with a client of the server, and print the message once it is done."""
+    """Call `work` with a client of the server, and print the message once it is done.
+
+    Raises TemporalUnreachable when no server runs, and what `work` raises: BadInput when there is no such schedule.
+    """
     screen = Screen()
 
     async def connect_and_work() -> None:

@@ -215,7 +215,8 @@ async def _apply_key(key: str, row: OverviewRow, perdure: Perdure, screen: Scree
 async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> str:
     """Ask the person for the decision that a row waits for, send it, and return in words what came of it.
 
-    Only the decision that was shown is sent, never another one in its place.
+    Only the decision that was shown is sent, never another one in its place. Raises NotCounted when the delivery
+    refuses it, and BadInput when it has ended.
     """
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"

@@ -125,7 +125,8 @@ class DeliveryWatcher:
         """Show the delivery until it ends, and return its result; None with `wait` False, as soon as it waits for
         somebody or something.
 
-        On a terminal the person is asked for decisions that a key can take.
+        On a terminal the person is asked for decisions that a key can take. Raises TemporalUnreachable when the server
+        has been away for WATCH_LOST_S, and PerdureError when the delivery ended without a result.
         """
         query_task = asyncio.create_task(self._query_forever())
         try:
@@ -278,7 +279,10 @@ class DeliveryWatcher:
             pass  # seen by the time that has passed since the last answer
 
     async def _print_rest(self) -> DeliveryResult:
-        """Return the result, once the steps that ended between the last look and the end are printed."""
+        """Wait for the result and return it, once the steps that ended between the last look and the end are printed.
+
+        With --json nothing is printed. Raises PerdureError when the delivery ended without a result.
+        """
         result = await self._delivery.result()
         if not self._screen.json:
             self._screen.print_lines(self._reporter.last_lines(result.steps, self._progress))
@@ -308,10 +312,10 @@ def leave_backlog(screen: Screen, id: str) -> typer.Exit:
 
 
 async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
-    """Show the backlog until it ends, print its result and return the exit code.
+    """Show the backlog until it ends, print its result and return the exit code: 0, 1, or 5 when it was cancelled.
 
     Servers and workers may go away and come back meanwhile; both are reported. Raises TemporalUnreachable when the
-    server has been away for WATCH_LOST_S.
+    server has been away for WATCH_LOST_S, and PerdureError when the backlog failed without a result.
     """
     previous: BacklogProgress | None = None
     reached_at = answered_at = time.monotonic()

@@ -122,7 +122,8 @@ async def _retry_delivery(id: str, screen: Screen, started: list[str], *, budget
     """Start the delivery again from its last checkpoint, with `budget` as its new limit; return the exit code.
 
     Starts a worker if need be. Follows the delivery to its end unless `detach`. Its id is appended to `started` once it
-    runs: from then on Ctrl-C only leaves.
+    runs: from then on Ctrl-C only leaves. Raises BadInput when `id` names no single delivery, it runs or has delivered,
+    or there is no key for the model.
     """
     await ensure_worker(screen)
     perdure = await connect_client(screen)

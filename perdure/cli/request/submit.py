@@ -38,7 +38,8 @@ async def submit_delivery(
     """Start the delivery, or attach to the one of that id or the same text; print the header and return the submission.
 
     Starts server and worker where they are missing. With `--detach`, waits until a worker has accepted it, for at most
-    DECISION_ACCEPTED. Raises the refusal of an issue that cannot be delivered, unless a delivery of it exists.
+    DECISION_ACCEPTED. Raises InvalidRequest for an issue that cannot be delivered, unless a delivery of it exists;
+    BadInput when the id is another request's or that delivery ended otherwise, or the running worker has other keys.
 
     name       what its id is made from, where that is neither the issue nor the text
     submitted  the submission is appended to it as soon as it exists: from then on Ctrl-C only leaves
@@ -108,8 +109,10 @@ def submission_json(submission: Submission | BacklogSubmission) -> dict[str, boo
 async def start_worker_and_connect(checked: CheckedRequest, screen: Screen) -> Perdure:
     """Start this home's server and worker where they are missing, and return a connected client.
 
-    Where TEMPORAL_* names another server, nothing is started: its workers are somebody else's. The client signs
-    requests with the home's key, where there is a home.
+    When TEMPORAL_* names another server, nothing is started: its workers are somebody else's. The client signs requests
+    with the home's key, when there is a home. Raises BadInput when the running worker has another model key or forge
+    token than this process, TemporalUnreachable when the server does not answer, and PerdureError when one of the two
+    does not start.
     """
     home = Home.find()
     if not checked.elsewhere:

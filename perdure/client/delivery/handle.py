@@ -117,7 +117,11 @@ class Delivery(Decisions):
             raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
 
     async def _result_from_memo(self) -> DeliveryResult:
-        """Build the result of a cancelled delivery from its request and the state in its memo."""
+        """Build the result of a cancelled delivery from its request and the state in its memo; without a memo from an
+        empty state.
+
+        Its status is `cancelled` unless the state has one.
+        """
         described = await self.describe()
         request = parse_request(await self.request())
         state = DeliveryState.model_validate(described.resume.state if described.resume else {}).as_ended()

@@ -258,7 +258,7 @@ async def fork(
     result), unless `id` names another. `key` is that of the home whose worker carries it out, when the repository is a
     path on that host. Raises BadInput when there is no such delivery or turn, the turn's checkpoint is damaged or the
     agent cannot take it, for a backlog or one of its items, for a delivery on a branch that existed before it, and when
-    `id` is another delivery's.
+    `id` is another delivery's; InvalidRequest when `say`, `model` or `agent` are not valid.
     """
     request = await delivery.request()
     runs = await read_runs(delivery.client, delivery.id, (await delivery.describe()).run_id)

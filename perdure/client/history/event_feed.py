@@ -78,7 +78,7 @@ class _MergedStreams:
         """Return all events so far of these ids, and of the deliveries that backlogs among them have begun, by time.
 
         Records where each stream was read to, for `follow_events`. Raises BadInput when there is no workflow of one of
-        the ids.
+        the ids, and RPCError when the server fails.
         """
         slots = asyncio.Semaphore(AT_ONCE)
 

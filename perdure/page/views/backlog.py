@@ -96,7 +96,10 @@ async def act_on_item(request: web.Request) -> web.StreamResponse:
 
 
 async def _template_values(backlog: Backlog, seen: RunDescription) -> dict[str, Any]:
-    """Read the backlog's progress and what its items wait for, and return the values of the template."""
+    """Read the backlog's progress and what its items wait for, and return the values of the template by name.
+
+    Raises BadInput when there is no such backlog, and NoWorker when no worker answers for a running one.
+    """
     progress = await backlog.progress()
     pending_decisions = await read_pending_decisions(backlog, progress)
     order = {phase: place for place, phase in enumerate(PHASE_ORDER)}

@@ -30,10 +30,11 @@ def routes() -> list[web.RouteDef]:
 
 
 async def show_decision(request: web.Request) -> web.Response:
-    """Render all of what a delivery waits for, with every way to decide; as a fragment where a card asks for it.
+    """Render all of what a delivery waits for, with every way to decide; as a fragment when a card of the inbox asks
+    for it.
 
     A plan that can be edited is read for that; why it cannot be read is said in its place. Raises NotCounted when
-    nothing waits.
+    nothing waits, and BadInput when the delivery has ended or does not exist.
     """
     delivery = delivery_of(request)
     pending_decision = await delivery.waits_for()
@@ -105,7 +106,8 @@ async def _send_edited_plan(delivery: Delivery, target: str, fields: Fields, by:
     approved.
 
     When no worker takes the edit, its reply is returned and no approval sent. Raises BadInput for an empty or wrong
-    plan, NotCounted when the delivery waits for something else by now.
+    plan, NotCounted when the delivery waits for something else by now, and PerdureError when worker or host does not
+    answer.
     """
     text = fields.get("plan", "")
     if is_blank(text):
@@ -122,7 +124,11 @@ async def _send_edited_plan(delivery: Delivery, target: str, fields: Fields, by:
 
 
 async def _require_pending(delivery: Delivery, target: str) -> PendingDecision:
-    """Return the decision that the delivery waits for; raise NotCounted where it is not `target` any more."""
+    """Return the decision that the delivery waits for.
+
+    Raises NotCounted when it waits for nothing, or for another one than `target`, and BadInput when it has ended or
+    does not exist.
+    """
     pending_decision = await delivery.waits_for()
     if pending_decision.target != target:
         raise NotCounted(

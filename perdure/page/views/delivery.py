@@ -165,10 +165,10 @@ async def _template_values(request: web.Request, delivery: Delivery, seen: RunDe
 async def _report_and_places(
     request: web.Request, delivery: Delivery, seen: RunDescription
 ) -> tuple[DeliveryReport, list[str]]:
-    """Read all that can be read of the delivery, and the places of its turns.
+    """Read all that can be read of the delivery; return (its report, the places of its turns such as `implement:4`).
 
     Taken from a cache while its history has not grown. The cache keeps the reports of the _REPORTS_MOST deliveries that
-    were looked at last.
+    were looked at last. Raises RPCError when the server does not give its history.
     """
     cache = request.app[REPORTS]
     key = (seen.run_id, seen.events, seen.running)
