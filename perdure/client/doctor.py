@@ -124,7 +124,9 @@ async def failed_notices(client: Client, delivery_id: str = "") -> list[str]:
 
 
 async def _find_failed_notices(client: Client, delivery_id: str) -> AsyncIterator[str]:
-    """Yield the lines of `failed_notices`, of one delivery or, with an empty id, of all."""
+    """Yield the lines of `failed_notices`, of one delivery or, with an empty id, of all, at most NOTICES_SHOWN. Raises
+    RPCError.
+    """
     query = f"WorkflowType = '{NOTIFICATION_WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
     if delivery_id:
         query += f" AND WorkflowId STARTS_WITH '{escape_filter_value(delivery_id + _MARK)}'"
@@ -197,7 +199,10 @@ async def send_trial_notice(client: Client) -> list[NoticeAttempt]:
 async def _wait_for_attempts(
     client: Client, handle: WorkflowHandle[object, object], deadline: float
 ) -> list[NoticeAttempt]:
-    """Wait until every address has answered or failed, or until `deadline` (monotonic); return what came of each."""
+    """Wait until every address has answered or failed, or until `deadline` (monotonic); return what came of each.
+
+    Looks every NOTIFY_TRIED_LOOK_S seconds. Raises RPCError when Temporal cannot answer.
+    """
     while True:
         described = await handle.describe(rpc_timeout=NOTICES_ANSWER)
         pending = described.raw_description.pending_activities

@@ -146,9 +146,11 @@ class Schedules:
         return True
 
     async def _find_same_or_clear(self, id: str, sent: str) -> bool:
-        """Return True where the same schedule exists, by its digest; delete one of that id that is over.
+        """Return True where the same schedule, by its digest, exists and will still begin something; False: the id is
+        free now.
 
-        False: the id is free now. Raises BadInput where the id belongs to another schedule that is not over.
+        A schedule of that id that is over is deleted, the same one, too. Raises BadInput when the id belongs to another
+        that is not over, and PerdureError when Temporal refuses to tell.
         """
         try:
             description = await self._client.get_schedule_handle(id).describe()

@@ -96,8 +96,8 @@ def parse_location(message: str) -> Location:
 def parse_yaml(text: str) -> YamlDocument:
     """Parse a YAML text.
 
-    Raises InvalidYaml, with the line, for what is not YAML, has a key twice, refers to other parts of itself or is
-    nested too deeply.
+    Raises InvalidYaml for what is not YAML, has a key twice or one that is no plain word, refers to other parts of
+    itself or is nested too deeply; with the line, or 0 where none is known.
     """
     try:
         _check_structure(text)

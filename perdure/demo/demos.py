@@ -382,9 +382,12 @@ def is_as_expected(progress: BacklogProgress, blocked: Mapping[str, str]) -> boo
 async def _watch_and_kill(
     screen: Screen, world: DemoWorld, directories: DemoDirectories, backlog: Backlog, kills: int
 ) -> dict[str, str]:
-    """Print what changes, kill the worker under the first `kills` conditions and retry what blocks an item, until the
-    backlog has ended; return what was blocked meanwhile, and by what. Raises PerdureError when the supervisor has
-    ended."""
+    """Print what changes, kill the worker under the first `kills` conditions, answer what deliveries ask and retry what
+    blocks an item, until the backlog has ended.
+
+    Returns the items that were blocked meanwhile, each with the one that blocked it. While no worker answers it goes on
+    looking. Raises PerdureError when the supervisor has ended.
+    """
     previous: BacklogProgress | None = None
     blocked: dict[str, str] = {}
     conditions, killed_pids = list(KILL_CONDITIONS[:kills]), set[int]()

@@ -72,7 +72,8 @@ _BUSY_QUERY = (
 
 
 async def has_running_deliveries(home: Home) -> bool:
-    """Return whether a delivery runs or will begin by a schedule, or somebody is still to be notified of one.
+    """Return whether this home's worker is needed: a delivery, backlog, following of a stack or notification runs, or a
+    schedule that is not paused will begin something.
 
     A server that cannot be asked counts as busy (True), an embedded one that is down as idle (False).
     """

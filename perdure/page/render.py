@@ -230,9 +230,11 @@ async def _send_changes(
     look: Callable[[], Awaitable[tuple[object, T]]],
     values: Callable[[T], Awaitable[dict[str, object]]],
 ) -> None:
-    """Look every second, render when the key has changed and send what is different, until nobody reads any more.
+    """Look, render when the key has changed and send what is different, until nobody reads any more.
 
-    Sends a line without meaning after ALIVE_S of silence. Raises ConnectionResetError when nobody reads any more.
+    Rests LOOK_EVERY_S seconds between looks, longer after slow ones. Sends a line without meaning after ALIVE_S of
+    silence. What cannot be read just now is tried again at the next look. Raises ConnectionResetError when nobody reads
+    any more.
     """
     loop = asyncio.get_running_loop()
     last_key: object = None

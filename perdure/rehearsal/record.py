@@ -136,8 +136,9 @@ class PerformanceRecord:
     def diagnose_cache_miss(self, request: Request, links: list[str]) -> dict[str, Any] | None:
         """Return the API's reason why its cache cannot have what was sent with the reply that `diagnostics` names.
 
-        None where it can, or the request names no reply. Also counts the reason and keeps this request's prompt parts
-        for later requests. Message ids are made of the first 24 digits of a conversation's digest.
+        The reason is `{"cache_miss_reason": {"type": …}}`; None where the cache can have it, or the request names no
+        reply. Also counts the reason and keeps this request's prompt parts for later requests. Message ids are made of
+        the first 24 digits of a conversation's digest.
         """
         previous_id = request.diagnostics.previous_message_id if request.diagnostics else None
         parts_now = self._parts_by_message_id[f"msg_{links[-1][:24]}"] = _PromptParts.from_request(request)

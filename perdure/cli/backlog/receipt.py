@@ -149,7 +149,9 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
     """Ask the remote and its forge for the backlog's branches, pull requests and commits. Blocks.
 
     `delivery_branches`: what deliveries of this backlog may have pushed. The commits are fetched, at most
-    `commit_limit`. A PerdureError is not raised: `unread_reason` says it.
+    `commit_limit`. Nothing is asked for a backlog that has no branch and makes no stack, nor for the tasks of a
+    delivery, where `unread_reason` says so. Where the remote or forge cannot be read `unread_reason` says why. Raises
+    BadInput for wrong settings of forges.
     """
     if not progress.branch and progress.land != "stack":
         return RemoteState(owned={})

@@ -88,9 +88,11 @@ def check_home() -> list[Checkup]:
 
 
 def _find_other_accounts() -> list[Checkup]:
-    """Return a note that names other people with accounts on this host, where the Temporal server is the embedded one.
+    """Return a note that names other people with accounts on this host; none when there are none or a server is
+    configured.
 
-    The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries.
+    The embedded Temporal server asks nobody who they are: everybody with an account here can decide and start
+    deliveries.
     """
 
     if external_server_config() is not None:

@@ -274,8 +274,8 @@ async def _list_unsent_notices() -> list[str]:
 def try_notify() -> list[Checkup]:
     """Have the worker send a test notice to every address, and report what each answered.
 
-    The worker's own addresses and secret count, as they do for deliveries. Raises PerdureError where the server
-    refuses.
+    The worker's own addresses and secret count, as they do for deliveries. A single line says when no worker took it.
+    Raises TemporalUnreachable when no server runs, and PerdureError where it refuses.
     """
 
     async def send_test_notices() -> list[NoticeAttempt]:

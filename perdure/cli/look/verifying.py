@@ -170,8 +170,10 @@ async def _ask_host(
 
 
 async def _check_replay(past: DeliveryHistory) -> verify.Claim:
-    """Replay the histories of all runs on this installation's workflow code, in a process of its own; return the
-    claim."""
+    """Replay the histories of all runs on this installation's workflow code, in a process of its own; return the claim.
+
+    Contradicted, with the first problem, when a run does not replay; unknown when the replay cannot be carried out.
+    """
     name, runs = "history replays", pluralise(len(past.histories), "run")
     try:
         problems = [line for line in await replay_histories(past.histories[::-1]) if line]
@@ -248,9 +250,11 @@ def _no_rerun_reason(evidence: Evidence) -> str:
 
 
 def _compare_tests(before: TestsResult, rerun: DeliveryResult, id: str) -> tuple[verify.ClaimStatus, str]:
-    """Compare the verdict of a rerun, a delivery of that id, with the receipt's, on the same tree.
+    """Compare the verdict of a rerun, a delivery of that id, with the receipt's; return the claim's status and
+    explanation.
 
-    Passed and flaky tests are counted together: a flaky test may be among the passed ones in one of the two runs only.
+    Unknown when the rerun ended without a verdict or tested another tree. Passed and flaky tests are counted together:
+    a flaky test may be among the passed ones in one of the two runs only.
     """
     now = rerun.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
@@ -266,11 +270,10 @@ def _compare_tests(before: TestsResult, rerun: DeliveryResult, id: str) -> tuple
 
 
 def compare_experiments(before: DeliveryResult, rerun: DeliveryResult) -> tuple[verify.ClaimStatus, str]:
-    """Compare the experiments of a rerun with those of the delivery before: each of their numbers has to be found
-    again.
+    """Compare the experiments of a rerun with those of the delivery before; return the claim's status and explanation.
 
-    Unknown where the branch or the base has moved on, tests are flaky, or less could be tried than before; more is
-    verified, too.
+    Each number has to be found again; more is verified, too. Unknown where the rerun has no verdict or is red, the
+    branch or the base has moved on, tests are flaky, or less could be tried than before.
     """
     was, now = before.tests, rerun.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):

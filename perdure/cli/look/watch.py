@@ -204,10 +204,9 @@ class DeliveryWatcher:
             live.update(Text("\n").join([*map(Text, self._lines_above(described)), last_line]), refresh=True)
 
     def _lines_above(self, described: RunDescription) -> list[str]:
-        """Return the bar of phases and the turns before the current one, for above the line about this moment; empty
-        once it has ended.
+        """Return the bar of phases and the turns before the current one, for above the line about this moment.
 
-        Notes the turns in flight for later calls.
+        Empty before a phase is known and once it has ended. Otherwise notes the turns in flight for later calls.
         """
         if not described.running or self._progress is None or not self._progress.phase:
             return []

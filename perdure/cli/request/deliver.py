@@ -49,8 +49,11 @@ def run(options: RunOptions) -> None:
 
 
 def _submit_to_end(options: DeliverOptions, screen: Screen, phase: Phase | None = None) -> NoReturn:
-    """Submit the request, of one phase alone or of all, and follow it; raise typer.Exit with the exit code at its
-    end."""
+    """Submit the request, of one phase alone or of all, and follow it; raise typer.Exit with the exit code at its end.
+
+    After Ctrl-C it says how to come back and exits with 130; before there is a submission KeyboardInterrupt is raised.
+    Raises what `_submit_and_follow` raises, and BadInput for a wrong `at` or `every`.
+    """
     submitted: list[Submission] = []
     start_time = parse_start_time(options.at, options.every)
     try:
@@ -74,7 +77,9 @@ async def _submit_and_follow(
     """Check and submit the request, or make its schedule; follow the delivery unless `--detach`, and return the exit
     code.
 
-    The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
+    The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves. Raises BadInput or
+    InvalidRequest when the request is not valid, TemporalUnreachable when the server goes away for good, and
+    PerdureError when phase test had no test command.
     """
     checked = await asyncio.to_thread(check_request, options, secrets.environment())
 
@@ -99,8 +104,8 @@ async def _submit_and_follow(
 async def _follow_phase(phase: Phase, delivery: Delivery, screen: Screen, *, wait: bool) -> int:
     """Follow the delivery to its end, print what the phase wrote, and return the exit code.
 
-    With `wait` False, returns EXIT_WAITS as soon as it waits for a person. Raises PerdureError when phase test had no
-    test command.
+    With `wait` False, returns EXIT_WAITS as soon as it waits for anything. Raises PerdureError when phase test had no
+    test command, or the delivery cannot be followed.
     """
     # Imported only now: see above.
     from perdure.cli.look.watch import EXIT_WAITS, DeliveryWatcher, come_back_lines, exit_code

@@ -73,7 +73,8 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
     """Check a request completely, the cheapest first, and return what can be submitted. Starts and writes nothing.
 
     Checks options, key, repository, branches, settings, gates, token and issue. Blocks on git and the network. Raises
-    BadInput or InvalidRequest.
+    BadInput or InvalidRequest when one of them is wrong, and another PerdureError when the repository or forge cannot
+    be read.
     """
     from perdure.cli.request.issue import check_token, choose_repository, find_requested_work, parse_issue_name
 
@@ -293,8 +294,8 @@ def needs_model(phases: tuple[Phase, ...] | None, *, fix: bool) -> bool:
 def check_key(env: Mapping[str, str], agent: str = "") -> None:
     """Raise BadInput where the environment has no key for the model: the worker that is started here inherits it.
 
-    agent  the agent of every step: a key for its model is needed; empty: settings that are not read here may name
-    agents, and a key of any model will do
+    agent  the agent of every step: a key for its model is needed, and an unknown agent is BadInput, too; empty:
+           settings that are not read here may name agents, and a key of any model will do
     """
     shown_keys: tuple[str, ...] = KEYS
     accepted: tuple[str, ...] = access.MODEL_KEYS

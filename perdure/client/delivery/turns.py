@@ -107,7 +107,8 @@ def _turn_of(run_id: str, act: ActivityRecord) -> TurnRecord:
 def find_turn(candidates: Sequence[TurnRecord], text: str, *, where: str = "--to") -> TurnRecord:
     """Find the turn that `STEP[.ATTEMPT][:TURN]` names: of the newest attempt and the first turn where it does not say.
 
-    Raises BadInput that names the nearest turn when there is none like it; `where` is the option to name in it.
+    `build` means implement. `where`: the option to name in an error. Raises BadInput when there is no such turn; its
+    fix is the nearest one, or for an unknown step without a similar name the command that lists them.
     """
     places = [turn.place for turn in candidates]
     parsed = _PLACE.fullmatch(text.strip().lower().replace("-", "_"))

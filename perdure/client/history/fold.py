@@ -188,7 +188,9 @@ class RunHistory:
 
 
 def _scheduled_activity(record: ActivityScheduled) -> ActivityRecord:
-    """Return an activity as it is scheduled, with the attempt and turn that its input names."""
+    """Return an activity as it is scheduled, with the attempt and turn that its input names; 0 for what it does not
+    name.
+    """
     attempt, turn = (value if isinstance(value := record.input.get(name), int) else 0 for name in ("attempt", "turn"))
     return ActivityRecord(
         record.activity,

@@ -37,7 +37,11 @@ def apply_activity(state: DeliveryState, act: ActivityRecord, *, branch: bool = 
 
 
 def steps_of(acts: Iterable[ActivityRecord]) -> list[StepRecord]:
-    """Return the records of the steps that these activities belong to, in their order."""
+    """Return the records of the steps that these activities belong to, in their order.
+
+    Consecutive activities of one attempt of a step, its turns or tries, make one record. Activities that are no step
+    have none.
+    """
     records: list[StepRecord] = []
     first: list[ActivityRecord] = []
     state = DeliveryState()

@@ -40,8 +40,9 @@ async def query_workflow(
 ) -> T:
     """Query a workflow and return its answer; try again while a worker may just have died and another be starting.
 
-    `once`: a single try, for a caller that asks again anyway and tells a person meanwhile. Raises RPCError when no
-    worker answers.
+    Makes at most QUERY_TRIES tries; with `once` a single one, for a caller that asks again anyway and tells a person
+    meanwhile. Raises RPCError when no worker answers or the server refuses, and WorkflowQueryFailedError when the
+    workflow does.
     """
     for tries_left in reversed(range(1 if once else QUERY_TRIES)):
         try:
@@ -57,8 +58,9 @@ async def query_workflow(
 async def send_update(handle: WorkflowHandle[Any, Any], name: str, message: dict[str, Any], id: str) -> Any:
     """Send an update to a workflow and return its reply; try again where the workflow was changing runs.
 
-    All tries have the same `id`, so that it counts once. Raises what `execute_update` raises, and TimeoutError after
-    twice DECISION_ACCEPTED.
+    All tries have the same `id`, so that it counts once. Raises WorkflowUpdateFailedError when the workflow refuses it,
+    RPCError when there is no such workflow or it has ended, and WorkflowUpdateRPCTimeoutOrCancelledError or, after
+    twice DECISION_ACCEPTED, TimeoutError when no worker takes it.
     """
     # rpc_timeout limits one try, not all of them: the client tries again what a server has not answered.
     async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):

@@ -132,7 +132,9 @@ class Overview:
         self._last_look = time.monotonic()
 
     async def _read_rows(self) -> None:
-        """List what runs and, when due, what has ended; describe some of what runs; set the rows in their order."""
+        """List what runs and, when due, what has ended; describe some of the running deliveries that wait for nobody;
+        set the rows, what waits first. Raises RPCError.
+        """
         query = "WorkflowType IN ('Delivery', 'Backlog') AND ExecutionStatus = 'Running'"
         running = {row.id: (row, run_id) for row, run_id in await self._list_rows(query, RUNNING_MOST)}
         ended_ids = {row.id for row in self._rows if row.closed is None} - running.keys()

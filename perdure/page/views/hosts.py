@@ -174,8 +174,7 @@ def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, ho
 
     `gone`: it has ended. `leaving`: it said that it ends. `silent`: it no longer reports. A worker holds a lock of its
     home for life: of this home's on this host it is known at once whether it lives. It is this home's when it takes
-    work from this host's own queue, or has left its lock here; by the name of a host or the number of a process nobody
-    is known.
+    work from this host's own queue, or has left its lock here; a host's name or a process number does not tell.
     """
     name = identity.rpartition("/")[2]
     lock = home.inflight / f"{name}.lock"

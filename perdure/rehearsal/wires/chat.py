@@ -145,7 +145,11 @@ class ChatWire:
     """The wire of chat completions: tools are functions, and a tool's result is a message of its own."""
 
     def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
-        """Parse a request of chat completions into one of the Messages API. Raises ApiRefusal as OpenAI refuses it."""
+        """Parse a request of chat completions into one of the Messages API.
+
+        Raises ApiRefusal as OpenAI refuses it: without a key, in another shape, with calls and results that do not
+        match. Raises ValidationError when the API's shape allows what the Messages API's does not.
+        """
         check_bearer_token(incoming.headers)
         try:
             body = ChatRequest.model_validate(parse_body(incoming.raw))

@@ -116,7 +116,11 @@ class GeminiWire:
     """The wire of generateContent. Model and method stand in the path: `MODEL:generateContent`."""
 
     def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
-        """Parse a request of generateContent into one of the Messages API. Raises ApiRefusal as Google refuses it."""
+        """Parse a request of generateContent into one of the Messages API.
+
+        Raises ApiRefusal as Google refuses it: without a key, for another method, in another shape, with calls and
+        results that do not match. Raises ValidationError when the API's shape allows what the Messages API's does not.
+        """
         if not (incoming.headers.get("x-goog-api-key", "").strip() or incoming.query.get("key", "").strip()):
             raise ApiRefusal(403, "permission_denied", "Method doesn't allow unregistered callers. Please use API Key.")
         model, _, method = incoming.path.partition(":")

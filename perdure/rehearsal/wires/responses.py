@@ -204,7 +204,12 @@ class ResponsesWire:
     """The wire of the Responses API. Nothing is stored: a request carries its whole conversation."""
 
     def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
-        """Parse a request of the Responses API into one of the Messages API. Raises ApiRefusal as OpenAI refuses it."""
+        """Parse a request of the Responses API into one of the Messages API.
+
+        Raises ApiRefusal as OpenAI refuses it: without a key, in another shape, with a reply to go on from, or with
+        calls and outputs that do not match. Raises ValidationError when the API's shape allows what the Messages API's
+        does not.
+        """
         check_bearer_token(incoming.headers)
         try:
             body = ResponsesRequest.model_validate(parse_body(incoming.raw))
