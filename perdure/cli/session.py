@@ -156,7 +156,7 @@ def run_with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaita
     """Find the delivery that `id`, as a person typed it, names; run `work` on it and return its result.
 
     `decision` is the update for which a delivery has to wait where `id` is @waiting. Raises BadInput where `id` names
-    no single delivery.
+    no single delivery, TemporalUnreachable where no server answers, and what `work` raises.
     """
 
     async def resolve_and_run() -> T:
@@ -197,7 +197,8 @@ async def resolve_backlog(perdure: Perdure, text: str) -> str:
 def run_with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitable[T]]) -> T:
     """Find the backlog that `id`, as a person typed it, names; run `work` on it and return its result.
 
-    Raises BadInput where `id` names no single backlog.
+    Raises BadInput where `id` names no single backlog, TemporalUnreachable where no server answers, and what `work`
+    raises.
     """
 
     async def resolve_and_run() -> T:

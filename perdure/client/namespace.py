@@ -180,7 +180,7 @@ class Perdure:
         return await list_newest(self.client, limit, query, workflow)
 
     async def list_waiting(self, limit: int = 1000) -> builtins.list[ListEntry]:
-        """List the running deliveries that wait for somebody, the longest first.
+        """List the running deliveries that wait for somebody, the longest first, among the newest `limit` that run.
 
         They wait for a decision, for somebody to resume them, or for a host.
         """

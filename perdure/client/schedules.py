@@ -183,7 +183,10 @@ class Schedules:
         )
 
     async def will_start_something(self) -> bool:
-        """Return True while one of the schedules, not paused, will still start something."""
+        """Return True while one of the schedules, not paused, will still start something.
+
+        Raises BadInput for a server without schedules.
+        """
         async for id in self._iterate_ids():
             if (schedule := await self.get(id)).next is not None and not schedule.paused:
                 return True

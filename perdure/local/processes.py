@@ -110,7 +110,7 @@ def holds_lock(pid: int, lock: Path) -> bool:
 
 
 def _effective_uid(pid: int) -> int:
-    """Return the effective user id of a process, -1 when it no longer exists."""
+    """Return the effective user id of a process, -1 when it no longer exists, and on systems without /proc."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

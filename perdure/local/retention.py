@@ -108,7 +108,10 @@ async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDeliv
 
 
 def _needed_packages(home: Home, remaining: Iterable[KeptDelivery]) -> set[str]:
-    """Return the names of the package caches that a remaining worktree may need offline."""
+    """Return the names of the package caches that a remaining worktree may need offline.
+
+    A worktree whose setup has not recorded its cache needs none.
+    """
     needed = set()
     for candidate in remaining:
         if Path(candidate.record.path).exists():

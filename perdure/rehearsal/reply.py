@@ -346,9 +346,9 @@ def _not_offered_error(tool: str, offered: list[str], where: Where) -> ApiRefusa
 
 
 def thinking_block(model: str, text: str, config: ThinkingConfig | None) -> Thinking | None:
-    """Return the thinking block that a model sends, signed; None when thinking is off.
+    """Return the thinking block that a model sends, signed; None when the request turns thinking off.
 
-    Its text is left out unless the request's `display` asks for it.
+    Without a setting there is one. Its text is left out unless the request's `display` asks for it.
     """
     if config and config.type == "disabled":
         return None

@@ -91,8 +91,11 @@ def item_lines(items: Decomposition) -> list[str]:
 
 
 async def test_report_lines(delivery: Delivery) -> list[str]:
-    """Fetch the newest test report and return its lines. Raises PerdureError where nothing was tested, or nobody can
-    show the report."""
+    """Fetch the newest test report and return its lines.
+
+    Raises PerdureError where nothing was tested, or nobody can show the report, and ValidationError for one that
+    another release wrote in another shape.
+    """
     progress = await delivery.progress()
     if not progress.report:
         raise PerdureError("nothing was tested")

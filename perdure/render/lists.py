@@ -85,6 +85,9 @@ def _status_text(entry: ListEntry) -> str:
 
 
 def _question_text(entry: ListEntry) -> str:
+    """Return what a person is asked: the question's text, else the decision's summary; the repository where nobody is
+    asked.
+    """
     if entry.pending_decision is None:
         return entry.repository
     return (

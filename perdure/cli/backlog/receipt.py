@@ -150,8 +150,8 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
 
     `delivery_branches`: what deliveries of this backlog may have pushed. The commits are fetched, at most
     `commit_limit`. Nothing is asked for a backlog that has no branch and makes no stack, nor for the tasks of a
-    delivery, where `unread_reason` says so. Where the remote or forge cannot be read `unread_reason` says why. Raises
-    BadInput for wrong settings of forges.
+    delivery. `unread_reason` says why nothing could be read: of such tasks, of an integration branch that is gone, of a
+    remote or forge that does not answer. Raises BadInput for wrong settings of forges.
     """
     if not progress.branch and progress.land != "stack":
         return RemoteState(owned={})

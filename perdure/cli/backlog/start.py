@@ -290,7 +290,10 @@ async def _resubmission_lines(submission: BacklogSubmission, checked: CheckedBac
 
 
 async def schedule_backlog(checked: CheckedBacklog, start_time: StartTime, screen: Screen) -> int:
-    """Make a schedule that starts the backlog, each time on the base branch as it is then; return exit code 0."""
+    """Make a schedule that starts the backlog, each time on the base branch as it is then; return exit code 0.
+
+    Raises BadInput when another schedule has this id, or the server refuses it or has no schedules.
+    """
     # Imported only now: see above.
     from perdure.cli.look.schedules import create_schedule
 

@@ -134,7 +134,7 @@ async def create_schedule(
     """Make the schedule of a request under this id, unless exactly the same exists, and print when it begins.
 
     Starts server and worker where they are missing. `limits` are shown in the header. Raises BadInput for another
-    schedule of that id.
+    schedule of that id, for one that the server refuses, and for a server without schedules.
     """
 
     perdure = await start_worker_and_connect(checked, screen)

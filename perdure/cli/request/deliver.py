@@ -172,7 +172,7 @@ def _print_artifacts(screen: Screen, phase: Phase, artifacts: dict[str, str]) ->
 def _result_json(phase: Phase, result: DeliveryResult, artifacts: dict[str, str]) -> Any:
     """Return what `--json` prints: the result as for `deliver`, with the phase's artifacts under `found`.
 
-    For phase plan it is the plan alone, as JSON text that `--plan` takes.
+    For phase plan, where the plan could be read, it is that alone, as JSON text that `--plan` takes.
     """
 
     if phase is Phase.PLAN and "plan" in artifacts:

@@ -154,7 +154,10 @@ def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
 
 
 def own_worker_publishes(url: str, env: Mapping[str, str]) -> bool:
-    """Return whether this host's own worker publishes to a hosted forge: no separate publisher is configured."""
+    """Return whether this host's own worker publishes to a hosted forge: no separate publisher is configured.
+
+    Raises BadInput for wrong settings of forges.
+    """
     from perdure.adapters.forges.select import Forges
 
     return (
@@ -214,7 +217,7 @@ def _explain_text_issue(error: InvalidRequest, number: int) -> InvalidRequest:
 
 
 def _is_only_issue_name(text: str, issue_name: IssueName) -> bool:
-    """Return whether a text is nothing but the issue's name, so that it says nothing besides."""
+    """Return whether a text is blank or nothing but the issue's name; a bare number counts as words of its own."""
     try:
         return IssueName.parse(text).number == issue_name.number and not text.strip().isdecimal()
     except ValueError:

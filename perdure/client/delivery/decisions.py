@@ -118,7 +118,8 @@ class Decisions(ABC):
         """Add to what the delivery may spend, at any time: dollars, tokens, or time such as `1h`. Return the reply.
 
         One `id` counts once, however often it is sent. With `target` it counts only while the delivery waits for that.
-        Raises NotCounted when there is nothing to add.
+        Raises NotCounted when there is nothing to add or the delivery refuses it, InvalidRequest for an amount that
+        cannot be added, and BadInput when the delivery has ended or does not exist.
         """
         if not (usd or tokens or time):
             raise NotCounted("say how much more: dollars, tokens or time", where=self.id)

@@ -78,6 +78,7 @@ class OverviewRow:
 
     @property
     def waits(self) -> bool:
+        """True for a running delivery that waits for a decision, or whose status is `waiting`."""
         return (
             self.closed is None
             and self.kind == "delivery"

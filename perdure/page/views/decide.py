@@ -139,7 +139,11 @@ async def _require_pending(delivery: Delivery, target: str) -> PendingDecision:
 
 
 async def _send_budget(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
-    """Add dollars, tokens or time for what waits, once, however many send the form. Raises BadInput for no number."""
+    """Add dollars, tokens or time for what waits, once, however many send the form.
+
+    Raises BadInput for no number and a delivery that has ended, NotCounted when nothing is added or the delivery
+    refuses it, and InvalidRequest for an amount that cannot be added.
+    """
     usd, tokens = _parse_number(fields, "usd"), _parse_number(fields, "tokens")
     if tokens != int(tokens):
         raise BadInput(f"{fields['tokens'][:40]!r} is no number of tokens", where="tokens")

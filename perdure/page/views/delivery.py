@@ -94,7 +94,7 @@ async def serve_screenshot(request: web.Request) -> web.StreamResponse:
 async def show_comparison(request: web.Request) -> web.StreamResponse:
     """Render two deliveries side by side, `/compare?one=ID&other=ID`, as `perdure compare` shows them.
 
-    Raises BadInput without two ids, and for one that there is not.
+    Raises BadInput without two different ids, and for one that there is not.
     """
     first, other = (request.query.get(name, "").strip() for name in ("one", "other"))
     if not first or not other or first == other:

@@ -272,7 +272,9 @@ def _check_results(message: ApiMessage, call_ids: list[str], path: str) -> None:
 
 
 def _check_tool_use(block: ToolUse, offered: set[str], any_tools: bool, used_ids: set[str], path: str) -> None:
-    """Raise ApiRefusal for a call of an unoffered tool or with a used id; else add its id to `used_ids`."""
+    """Raise ApiRefusal for a call without any tools, of an unoffered tool or with a used id; else add its id to
+    `used_ids`.
+    """
     if not any_tools:
         raise invalid_request("tools: requests which include `tool_use` or `tool_result` blocks must define tools")
     if block.name not in offered:
