@@ -30,7 +30,7 @@ from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.fork_server import Forked, Kept, fork
 from tests.homes import fresh_home
-from tests.processes import family, send
+from tests.processes import end_with_this_process, family, send
 from tests.repositories import CALC, git, heads, make_target, pulls
 from tests.temporal_server import joined
 from tests.waiting import patient, until
@@ -145,6 +145,8 @@ class Engine:
 
     async def start_server(self, port: int | None = None) -> None:
         info = await ensure_server(self.home, port=port, say=lambda _: None)
+        if info.started:
+            end_with_this_process(info.pid)
         self.client = await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
         self.perdure = Perdure(self.client)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
+from functools import cache
 
 import psutil
 
@@ -46,6 +49,31 @@ def send(pid: int, number: signal.Signals) -> None:
     """A signal, to a process that may have ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+_WATCH = """\
+import os, select, signal
+if os.fork():
+    os._exit(0)
+ended = select.select([0, 1], [], [])[0]
+if 1 not in ended:
+    signal.pidfd_send_signal(1, signal.SIGKILL)
+"""
+
+
+def end_with_this_process(pid: int) -> None:
+    """Have a process killed when this one ends, by SIGKILL too: by another one that reads from us."""
+    process = os.pidfd_open(pid)
+    command = [sys.executable, "-IS", "-c", _WATCH]
+    subprocess.run(command, stdin=_read_from_us(), stdout=process, start_new_session=True, check=True)
+    os.close(process)
+
+
+@cache
+def _read_from_us() -> int:
+    """A pipe that ends when this process does: nobody else has its other end."""
+    reading, _ = os.pipe()
+    return reading
 
 
 def as_from_a_terminal() -> None:

@@ -28,17 +28,23 @@ from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
 from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.plugin import perdure_plugin
-from tests.processes import send
+from tests.processes import end_with_this_process, send
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address."""
     home = Home(tmp_path_factory.mktemp("server"))
-    os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
-    info = asyncio.run(ensure_server(home, say=lambda _: None))
-    yield info.address
+    yield start_server(home).address
     asyncio.run(stop_server(home))
+
+
+def start_server(home: Home) -> ServerInfo:
+    """Start a server of this home that ends with this process, however that ends."""
+    os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
+    server = asyncio.run(ensure_server(home, say=lambda _: None))
+    end_with_this_process(server.pid)
+    return server
 
 
 @asynccontextmanager
@@ -76,9 +82,8 @@ async def apart() -> Client:
 
 @cache
 def _shared() -> ServerInfo:
-    os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
     root = Path(tempfile.mkdtemp(prefix="perdure-server-"))
-    server = asyncio.run(ensure_server(Home(root), say=lambda _: None))
+    server = start_server(Home(root))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     atexit.register(send, server.pid, signal.SIGKILL)
     return server

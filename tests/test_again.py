@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.needs import NO_GROUP, missing, summary
+from tests.processes import alive
 from tests.sharing import shares
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
 TESTS = """
@@ -90,6 +93,34 @@ def test_what_is_started_hears_the_terminal_though_the_suite_was_started_deaf_an
     command = [sys.executable, "-c", IN_THE_BACKGROUND]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()) == (0, ["[True,", "True,", "True]"]), done
+
+
+STARTS_A_SERVER = """
+import time
+from pathlib import Path
+from perdure.adapters.system.home import Home
+from tests.temporal_server import start_server
+
+def test_it(tmp_path):
+    Path("pid").write_text(str(start_server(Home(tmp_path / "home")).pid))
+    time.sleep(600)
+"""
+
+
+async def test_a_killed_suite_leaves_no_temporal_server_behind(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(STARTS_A_SERVER)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "made")]
+    suite = subprocess.Popen([*command, "test_it.py"], cwd=tmp_path, env=env, stdout=subprocess.DEVNULL)
+    pid = tmp_path / "pid"
+    try:
+        await until(lambda: pid.exists() and pid.read_text())
+        server = psutil.Process(int(pid.read_text()))
+        assert alive(server)
+    finally:
+        suite.kill()
+        suite.wait()
+    await until(lambda: not alive(server))
 
 
 @given(st.lists(st.integers(0, 2), max_size=60), st.integers(1, 9))
