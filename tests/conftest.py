@@ -14,9 +14,8 @@ import pytest
 import pytest_timeout
 
 from tests import needs
-from tests.examples import examples
+from tests.costs import examples, shares
 from tests.processes import as_from_a_terminal
-from tests.sharing import shares
 from tests.waiting import patient
 
 KEPT = ("GIT_SSL_CAINFO",)

@@ -1,4 +1,4 @@
-"""Processes as tests look at them: alive or only waiting to be reaped, named, with all that descends from them."""
+"""Processes as tests start, look at and end them: alive or waiting to be reaped, with all that descends from them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 
 import psutil
+
+from tests.waiting import patient
 
 
 def alive(process: psutil.Process) -> bool:
@@ -85,3 +89,43 @@ def as_from_a_terminal() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@contextmanager
+def python(code: str, *args: object, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A Python process running `code`, killed on the way out if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=patient(20))
+
+
+@contextmanager
+def program(path: Path, *args: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python program of the tests, killed on the way out if it still runs."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(path), *map(str, args)], cwd=ROOT, env=env)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(patient(20))
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line it prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.costs import shares
 from tests.needs import NO_GROUP, missing, summary
 from tests.processes import alive
-from tests.sharing import shares
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]

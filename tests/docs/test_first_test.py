@@ -71,3 +71,24 @@ def test_the_directories_and_fixtures_of_the_page_exist() -> None:
         texts = "\n".join(file.read_text(encoding="utf-8") for file in files)
         named = set(re.findall(r"`(\w+)`", tools))
         assert named <= set(re.findall(r"^(?:async )?(?:def|class) (\w+)", texts, re.MULTILINE)), directory
+
+
+def test_the_helpers_of_the_page_are_where_it_says() -> None:
+    rows = re.findall(r"^\| [^|`]+ \| `([\w/]+\.py)` \| (.*) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 5
+    for file, tools in rows:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        named = set(re.findall(r"`(\w+)", tools))
+        assert named <= set(re.findall(r"^(?:async )?(?:def|class) (\w+)", text, re.MULTILINE)), file
+
+
+def test_what_serves_one_file_of_tests_stands_in_it() -> None:
+    """Programs of their own apart: what a test runs, and what stands for a server, attacks, or damages."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    for helper, text in texts.items():
+        apart = {"twins", "attack", "chaos", "replay"} & {*helper.parts} or '"__main__"' in text
+        if apart or helper.name.startswith(("test_", "conftest", "__init__")):
+            continue
+        taken = re.compile(rf"^\s*(from|import) .*\b{helper.stem}\b", re.MULTILINE)
+        users = [path.name for path, other in texts.items() if path != helper and taken.search(other)]
+        assert len(users) > 1, f"{helper.name} serves {users} alone"

@@ -22,7 +22,7 @@ from perdure.local.server import find_server
 from perdure.models.delivery.request import parse_request
 from tests import needs
 from tests.engine import HAPPY, Engine, make_target, pulls, until
-from tests.npm_packages import example
+from tests.guide import example
 
 ROOT = Path(__file__).parents[2]
 TEXTS = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/submitting.md"))

@@ -24,7 +24,7 @@ from perdure.models.delivery.result import Reason, Status
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import FORGE_PAUSE_MAX
 from perdure.plugin import perdure_plugin
-from tests.crash_points import AT_A_HOSTED_FORGE
+from tests.e2e.test_kill_points import AT_A_HOSTED_FORGE
 from tests.engine import HAPPY, finished, git, heads, until
 from tests.engine_with_github import BUILD, ID, TOKEN, EngineWithGitHub, engine_with_github
 from tests.fork_server import Kept

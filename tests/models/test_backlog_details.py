@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.models.backlog.state import ItemPhase, OpenBacklogResult
 from perdure.models.webui.backlog import render_backlog_details, render_items_table
 from perdure.models.webui.details import DETAILS_BYTES
-from tests.examples import examples
+from tests.costs import examples
 from tests.models.backlog_night import NOON, backlog
 from tests.models.test_details import NASTY
 

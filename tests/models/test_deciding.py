@@ -33,7 +33,7 @@ from perdure.models.rules.inbox import (
     NotCounted,
     record_decision,
 )
-from tests.examples import examples
+from tests.costs import examples
 from tests.states import with_fields
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)

@@ -46,7 +46,7 @@ from perdure.models.rules.scheduling import (
     unreserved_usd,
     waiting_reasons,
 )
-from tests.examples import examples
+from tests.costs import examples
 from tests.models.backlog_night import NOON, Night, backlog, backlogs
 
 

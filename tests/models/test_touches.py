@@ -30,7 +30,7 @@ from perdure.models.rules.landed_checks import (
     unchecked_summary,
 )
 from perdure.models.rules.scheduling import conflicts_text, item_views, record_conflicts
-from tests.examples import examples
+from tests.costs import examples
 from tests.models.backlog_night import NOON, backlog
 
 

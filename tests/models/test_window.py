@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perdure.adapters.system.zones import zone_offsets
 from perdure.models.errors import InvalidRequest
 from perdure.models.schedule import RecurringTime, SingleTime, Window
-from tests.examples import examples
+from tests.costs import examples
 
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC)
 """The days before clocks in Berlin change, at 01:00 UTC of the next."""

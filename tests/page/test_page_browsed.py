@@ -24,7 +24,7 @@ from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
-from tests.npm_packages import installed
+from tests.guide import installed
 from tests.temporal_server import joined
 
 browsed = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]

@@ -26,7 +26,7 @@ from perdure.models.backlog.following import PullRequestState, StackToFollow
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from tests.deliveries import playing
-from tests.other_process import program
+from tests.processes import program
 from tests.waiting import patient
 from tests.waiting import until as true
 from workflows import follow_up

@@ -7,17 +7,17 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
-from deciding import Deciding
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
     Interceptor,
+    UnsandboxedWorkflowRunner,
     Worker,
 )
 
@@ -32,7 +32,49 @@ from perdure.models.phases import Step
 from tests.deliveries import TURN_USD, WHOLE, Script, playing
 from tests.waiting import patient
 from tests.waiting import until as true
+from workflows import WORKFLOWS
 from workflows import backlog as backlogs
+
+
+class Deciding:
+    """It remembers no workflow from one task to the next; with `remembers` until it is stopped: half the work.
+
+    What it remembered then waits for it a moment only, and comes to whoever begins again.
+    """
+
+    def __init__(self, client: Client, *, remembers: bool = False) -> None:
+        self._client, self._remembers = client, remembers
+        self._going_on: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._worker = Worker(
+            self._client,
+            task_queue=TASK_QUEUE,
+            workflows=WORKFLOWS,
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            max_cached_workflows=100 if self._remembers else 0,
+            sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=100),
+        )
+        await self._worker.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.pause()
+
+    async def pause(self) -> None:
+        if self._going_on is not None:
+            await self._going_on
+        await self._worker.shutdown()
+
+    def go_on_after(self, handle: WorkflowHandle[Any, Any]) -> None:
+        """Once the activity has been reported, which is under way."""
+        self._going_on = asyncio.create_task(self._once_reported(handle))
+
+    async def _once_reported(self, handle: WorkflowHandle[Any, Any]) -> None:
+        while (await handle.describe()).raw_description.pending_activities:
+            await asyncio.sleep(0.01)
+        await self.__aenter__()
+
 
 LAST = (Step.OPEN_PULL_REQUEST, "close")
 """Whoever cancels here is too late: it is delivered."""

@@ -20,8 +20,7 @@ from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
 from schemas import SHAPES, build_schema
 from tests.deliveries import BUILT, Script, at, playing, waiting
-from tests.guide import ROOT, Stranger, snippet
-from tests.npm_packages import example
+from tests.guide import ROOT, Stranger, example, snippet
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"], "gates": ["plan"]}
 SCHEMAS = {shape.name: build_schema(shape) for shape in SHAPES}

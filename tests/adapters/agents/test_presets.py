@@ -20,7 +20,7 @@ from perdure.models.config.preset import Ability, Preset, VersionCheck, fill_pla
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Step
-from tests.command_fixtures import NO_FILE
+from tests.sandboxes import NO_FILE
 from tests.waiting import patient
 
 SMALL = 'title = "Small"\ncommand = ["small"]\nwire = "anthropic"\n'

@@ -12,9 +12,8 @@ from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.config.repository import SandboxGrade
-from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_files import Files
+from tests.sandboxes import Bench, Files
 
 SHOWN = 'cat "$GOCACHE/ab/compiled" "$GOCACHE/more" 2>&1'
 

@@ -24,8 +24,7 @@ from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import KEPT_AGE, RERUN_TESTS_MOST
-from tests.command_fixtures import PYTEST, Bench
-from tests.project_files import Files
+from tests.sandboxes import PYTEST, Bench, Files
 
 ORDER = """\
 import pathlib

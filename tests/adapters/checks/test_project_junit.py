@@ -16,9 +16,8 @@ from perdure.adapters.checks.runners import python as runner
 from perdure.adapters.checks.runners.rust import read_libtest_output
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS
-from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_files import Files
+from tests.sandboxes import Bench, Files
 
 ROOT = Path("/tree")
 

@@ -14,9 +14,8 @@ from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.models.checks.report import CommandResult
 from perdure.models.config.repository import TestCommand
-from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_files import Files
+from tests.sandboxes import Bench, Files
 
 RESULTS = Path("/results")
 

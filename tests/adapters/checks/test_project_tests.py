@@ -28,8 +28,7 @@ from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Superseded
 from perdure.models.issue import ForgeIssue, IssueComment
-from tests.command_fixtures import PYTEST, Bench
-from tests.project_files import Files
+from tests.sandboxes import PYTEST, Bench, Files
 
 
 @pytest.mark.parametrize(

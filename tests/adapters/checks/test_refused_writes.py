@@ -10,9 +10,8 @@ import pytest
 from perdure.adapters.checks.verdict import find_refused_writes
 from perdure.models.checks.report import CommandResult, TestCase
 from perdure.models.config.repository import SandboxGrade
-from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_files import Files
+from tests.sandboxes import Bench, Files
 
 PYTEST = f"{sys.executable} -m pytest -q"
 HONEST = """\

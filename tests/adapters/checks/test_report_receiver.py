@@ -12,10 +12,9 @@ import pytest
 
 from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport, split_documents
 from perdure.models.limits import JUNIT_BYTES
-from tests.command_fixtures import Bench
+from tests.guide import installed
 from tests.needs import require
-from tests.npm_packages import installed
-from tests.project_files import Files
+from tests.sandboxes import Bench, Files
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:randomly"
 FORGED = '<?xml version="1.0"?><testsuite><testcase classname="test_x" name="test_bad" file="test_x.py"/></testsuite>'

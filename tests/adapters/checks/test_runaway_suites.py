@@ -21,9 +21,8 @@ from perdure.adapters.system.directories import remove_path
 from perdure.models.checks.report import TestReport
 from perdure.models.config.repository import SandboxGrade, TestCommand
 from perdure.models.limits import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES
-from tests.command_fixtures import PYTEST, Bench
-from tests.project_files import Files
-from tests.untraced import untraced
+from tests.costs import untraced
+from tests.sandboxes import PYTEST, Bench, Files
 
 pytestmark = pytest.mark.story
 

@@ -22,7 +22,7 @@ from perdure.models.delivery.steps import Plan, Task
 from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.issue import ForgeIssue
-from tests.untraced import untraced
+from tests.costs import untraced
 
 ISSUE = ForgeIssue(number=12, title="Sub", url="https://x/o/r/issues/12")
 CONTRACT = Contract(

@@ -26,8 +26,8 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.limits import KEPT_CHECKOUTS
+from tests.costs import examples
 from tests.disks import small_disk
-from tests.examples import examples
 from tests.repositories import PERSON, git, make_origin
 
 

@@ -1,5 +1,5 @@
 """Small repositories on disk, and the sandbox their commands run in."""
 
-from tests.sandboxed import bench, files, sandbox
+from tests.sandboxes import bench, files, sandbox
 
 __all__ = ["bench", "files", "sandbox"]

@@ -25,7 +25,7 @@ from perdure.models.config.repository import Limits, RepositoryConfig, SandboxGr
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
-from tests.command_fixtures import NO_FILE
+from tests.sandboxes import NO_FILE
 
 
 def refusal(text: str) -> BadInput:

@@ -10,7 +10,7 @@ import pytest
 from perdure.adapters.repository.config import NOTE_BYTES, load_repository_config, read_notes, render_config
 from perdure.adapters.repository.detect import DetectedCommands, detect_commands
 from perdure.models.config.repository import TestCommand
-from tests.project_files import Files
+from tests.sandboxes import Files
 
 UNITTEST = "import unittest\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        pass\n"
 PYTEST = "def test_a():\n    pass\n"

@@ -12,7 +12,7 @@ from perdure.adapters.repository.setup import copy_files, dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.worker.attempt import FAILURE_CHARS
 from perdure.models.errors import SetupFailed
-from tests.project_files import Files
+from tests.sandboxes import Files
 
 
 async def test_commands_run_in_order_and_their_lines_are_shown(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.models.crash import CrashPoint
-from tests.other_process import python
+from tests.processes import python
 from tests.waiting import patient
 
 PASS = """

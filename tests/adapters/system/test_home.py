@@ -10,7 +10,7 @@ import pytest
 
 from perdure.adapters.system import home as homes
 from perdure.adapters.system.home import Home, login_name
-from tests.other_process import line, python
+from tests.processes import line, python
 
 NAME = """
 import sys

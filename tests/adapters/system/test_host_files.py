@@ -23,7 +23,7 @@ from perdure.adapters.system.opened_files import watch_opened_files
 from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.workspace_setup import _hold_setup_lock
-from tests.other_process import line, python
+from tests.processes import line, python
 from tests.waiting import patient
 
 HOLDER = """

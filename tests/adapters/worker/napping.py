@@ -1,4 +1,7 @@
-"""A worker whose only activity waits for a file: to be killed in the middle of it. `napping.py HOME ADDRESS QUEUE`."""
+"""A worker whose only activity waits for a file: to be killed in the middle of it. `napping.py HOME ADDRESS QUEUE`.
+
+And a workflow whose activity may be silent, or wait to be done again, for longer than any test.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,25 @@ class Nap:
             retry_policy=RetryPolicy(initial_interval=timedelta(minutes=10)),
         )
         return slept
+
+
+SILENCE = timedelta(minutes=10)
+
+
+@workflow.defn
+class Patient:
+    """The activity is `implement`, on the queue that it is given."""
+
+    @workflow.run
+    async def run(self, queue: str) -> str:
+        done: str = await workflow.execute_activity(
+            "implement",
+            task_queue=queue,
+            heartbeat_timeout=SILENCE,
+            schedule_to_close_timeout=2 * SILENCE,
+            retry_policy=RetryPolicy(initial_interval=SILENCE),
+        )
+        return done
 
 
 async def main(home: Home, address: str, queue: str) -> None:

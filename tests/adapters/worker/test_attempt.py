@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from attempting import WORK, attempt, ends, environment, fail, host
 from temporalio import activity
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
+from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import (
     DEATHS_PER_TURN,
     FAILURE_CHARS,
@@ -28,6 +30,7 @@ from perdure.adapters.worker.attempt import (
 )
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.lease import SUPERSEDED
+from perdure.models.config.host import HostConfig
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.delivery.work import CloseInput, CloseResult, EscalationSettings, PrepareInput
@@ -43,6 +46,58 @@ from perdure.models.errors import (
 )
 from perdure.models.limits import MODEL_PAUSE, MODEL_PAUSE_MAX
 from tests.waiting import until
+
+WORK = CloseInput(delivery="d")
+
+
+class Doing(ActivityInboundInterceptor):
+    """The end of the chain: what the activity itself does."""
+
+    def __init__(self, do: Callable[[], Awaitable[Any]]) -> None:
+        self.do = do
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        return await self.do()
+
+
+@pytest.fixture
+def host(home: Home) -> Host:
+    return Host(home, HostConfig(), None)
+
+
+def environment(name: str = "implement", **info: Any) -> ActivityEnvironment:
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(env.info, activity_type=name, **info)
+    return env
+
+
+async def attempt(
+    host: Host,
+    do: Callable[[], Awaitable[Any]],
+    *,
+    work: Any = WORK,
+    env: ActivityEnvironment | None = None,
+    worker: AttemptInterceptor | None = None,
+) -> Any:
+    """`worker`: the interceptor that attempts of one worker share."""
+    chain = (worker or AttemptInterceptor(host)).intercept_activity(Doing(do))
+    arguments = [] if work is None else [work]
+    call = ExecuteActivityInput(fn=lambda: None, args=arguments, executor=None, headers={})
+    return await (env or environment()).run(chain.execute_activity, call)
+
+
+async def fail(host: Host, error: BaseException, **more: Any) -> ApplicationError:
+    async def do() -> None:
+        raise error
+
+    with pytest.raises(ApplicationError) as raised:
+        await attempt(host, do, **more)
+    return raised.value
+
+
+def ends(host: Host) -> list[str]:
+    return [line["how"] for line in host.journal("d")._read_entries() if "ended" in line]
+
 
 __all__ = ["host"]
 

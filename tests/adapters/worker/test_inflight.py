@@ -19,9 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from burying import gone, undertaker
-from napping import Nap
-from patient import Patient
+from napping import Nap, Patient
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import (
@@ -40,8 +38,27 @@ from perdure.adapters.worker.journal import Journal
 from perdure.models.delivery.result import Receipt
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
-from tests.other_process import ROOT, line
+from tests.processes import ROOT, line
 from tests.waiting import patient
+
+
+@asynccontextmanager
+async def undertaker(home: Home, client: Client) -> AsyncIterator[InFlight]:
+    worker = InFlight(home)
+    task = asyncio.create_task(worker.report_dead_workers(client))
+    try:
+        yield worker
+        assert not task.done(), "nobody looks for the dead any more"
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        worker.close()
+
+
+async def gone(path: Path, timeout: float = 40) -> None:
+    async with asyncio.timeout(patient(timeout)):
+        while path.exists():
+            await asyncio.sleep(0.02)
 
 
 @contextmanager

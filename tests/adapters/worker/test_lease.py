@@ -15,7 +15,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker import lease as leases
 from perdure.adapters.worker.lease import SUPERSEDED, Leases
 from perdure.models.errors import Superseded
-from tests.other_process import line, python
+from tests.processes import line, python
 from tests.waiting import patient
 
 HOLDER = """

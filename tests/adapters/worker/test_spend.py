@@ -15,7 +15,7 @@ from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal, Rep
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.work import EscalationSettings
-from tests.examples import examples
+from tests.costs import examples
 
 
 def usage(cost: float | None) -> Usage:

@@ -15,7 +15,7 @@ from perdure.models.rules.scheduling import item_views
 from perdure.render.backlog.drawing import FORMATS, draw_graph
 from perdure.render.backlog.report import BacklogReceipt, BacklogReport, backlog_report_lines, render_backlog_page
 from perdure.render.backlog.text import SHOWN_ITEMS, change_lines, deciding_command, headline, status_lines
-from tests.examples import examples
+from tests.costs import examples
 from tests.models.backlog_night import NOON, backlog, backlogs
 from tests.models.test_details import NASTY
 

@@ -20,7 +20,7 @@ from perdure.adapters.agents.proxied.wires import WIRES
 from perdure.models.budget.ledger import Usage
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
 from perdure.rehearsal.server import Rehearsal
-from tests.examples import examples
+from tests.costs import examples
 
 __all__ = ["rehearsal"]
 

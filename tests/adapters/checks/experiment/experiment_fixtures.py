@@ -20,7 +20,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.checks.report import Experiment, TestReport
 from perdure.models.config.repository import TestCommand
-from tests.command_fixtures import BARE
+from tests.sandboxes import BARE
 
 Files = Mapping[str, str | None]
 """Path → text; None takes a file away."""

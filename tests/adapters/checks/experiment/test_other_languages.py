@@ -9,8 +9,8 @@ import pytest
 from experiment_fixtures import Files, Trials
 
 from perdure.models.checks.report import CanaryOutcome, Experiment
+from tests.guide import installed
 from tests.needs import require
-from tests.npm_packages import installed
 
 JS = "exports.add = (a, b) => a + b;\nexports.double = (a) => 2 * a;\n"
 JS_TEST = """\

@@ -25,7 +25,7 @@ from perdure.models.checks.report import (
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
-from tests.untraced import untraced
+from tests.costs import untraced
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 

@@ -15,7 +15,7 @@ from perdure.adapters.checks.globs import (
     path_regex,
     search_regexes,
 )
-from tests.examples import examples
+from tests.costs import examples
 from tests.repositories import PERSON
 
 
