@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from temporalio.service import RPCError
 
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.workspace import Workspace
@@ -19,10 +18,10 @@ from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery, Submission
 from perdure.client.delivery.rewinding import fork, rewind
 from perdure.client.delivery.turns import turns
-from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_key
 from tests import needs
+from tests.e2e.test_budget import asked_decision
 from tests.engine import BUILT, Engine, finished, git, make_target, sandboxes, until
 from tests.stand_in_agent import PYTHON, TWO_FILES, StandIn
 from tests.waiting import patient
@@ -258,14 +257,6 @@ agent = "{agent}"
 """
 
 
-async def _asked(engine: Engine) -> PendingDecision | None:
-    try:
-        asked = (await engine.handle().query("progress"))["asked"]
-    except RPCError:  # a busy machine: it is asked again
-        return None
-    return PendingDecision.model_validate(asked) if asked else None
-
-
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("agent", ["stand-in", pytest.param("claude-code", marks=pytest.mark.needs("claude"))])
@@ -285,7 +276,7 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         submitted = await engine.submit(
             origin, phases=["build", "ship"], config=CONFIG.format(agent=agent), budget_usd=0.1
         )
-        asked = await until(lambda: _asked(engine))
+        asked = await until(lambda: asked_decision(engine))
         assert (asked.gate, asked.limit) == ("budget", "usd")
         assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.summary
         assert sandboxes(engine) == []

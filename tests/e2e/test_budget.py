@@ -24,7 +24,7 @@ from tests.engine import BUILT, BUILT_CALLS, HAPPY, Engine, check_shipped, finis
 CENT = 0.01
 
 
-async def _asked(engine: Engine) -> PendingDecision | None:
+async def asked_decision(engine: Engine) -> PendingDecision | None:
     try:
         asked = (await engine.handle().query("progress"))["asked"]
     except RPCError:  # a busy machine: it is asked again
@@ -48,7 +48,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
     async with Engine.open(tmp_path, HAPPY, ports=ports, env=crashes, measured=True) as engine:
         engine.kept()
         submitted = await engine.submit(origin, budget_usd=CENT)
-        asked = await until(lambda: _asked(engine))
+        asked = await until(lambda: asked_decision(engine))
         assert (asked.gate, asked.target) == ("budget", "1")
         spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
         newest = [line["usage"]["cost_usd"] for line in _log(engine) if "settled" in line][-1]
@@ -71,7 +71,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         assert (result.usage.cost_usd, result.usage.at_risk_usd) == (spent.usd, spent.at_risk_usd)
 
         await submitted.delivery.retry()
-        again = await until(lambda: _asked(engine))
+        again = await until(lambda: asked_decision(engine))
         assert (again.target, again.summary) == ("2", asked.summary), "a retry forgets nothing that was spent"
         assert engine.model_calls() == calls, "and pays for nothing before somebody allows it"
 
@@ -104,7 +104,7 @@ async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_
     async with Engine.open(tmp_path, sleepy, ports=ports, env=env, measured=True) as engine:
         engine.worker()
         submitted = await engine.submit(origin, **asked_for)
-        asked = await until(lambda: _asked(engine))
+        asked = await until(lambda: asked_decision(engine))
         assert asked.summary == "the time limit of 0:00:10 is over"
         await until(lambda: not sandboxes(engine), timeout=10)
         calls = engine.model_calls()

@@ -17,29 +17,11 @@ from perdure.client.delivery.rewinding import rewind
 from perdure.client.delivery.turns import turns
 from perdure.models.errors import PerdureError
 from tests.commands import carried_out, perdure
+from tests.e2e.test_fork import STORY, TURNS
 from tests.engine import Engine, make_target, until
 
-TURNS, BACK, ID = 4, 3, "short"
+BACK, ID = 3, "short"
 WORDS = "keep the old name"
-LINES = "".join(
-    f"""
-[[line]]
-step = "implement"
-turn = {number}
-use = [{{ tool = "bash", input = {{ command = "echo line {number} >> notes.txt" }} }}]
-"""
-    for number in range(1, TURNS)
-)
-STORY = f"""
-[[line]]
-step = "classify"
-answer = {{ kind = "feature", reason = "it adds a file" }}
-{LINES}
-[[line]]
-step = "implement"
-turn = {TURNS}
-say = "All turns are done."
-"""
 REQUEST: dict[str, Any] = {
     "id": ID,
     "phases": ["build", "ship"],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from git_server import GitServer
 
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
@@ -23,6 +25,14 @@ def first_origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def origin(first_origin: Path, tmp_path: Path) -> Path:
     return shutil.copytree(first_origin, tmp_path / "origin.git")
+
+
+@pytest.fixture
+def server(origin: Path, tmp_path: Path) -> Iterator[GitServer]:
+    """Of `origin`, as me/calc."""
+    shutil.copytree(origin, tmp_path / "hub/me/calc.git")
+    with GitServer(tmp_path / "hub") as server:
+        yield server
 
 
 @pytest.fixture

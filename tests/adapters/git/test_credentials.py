@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from base64 import b64encode
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,13 +38,6 @@ class Keys:
 
     def home_server(self) -> str:
         return self._credential.server
-
-
-@pytest.fixture
-def server(origin: Path, tmp_path: Path) -> Iterator[GitServer]:
-    shutil.copytree(origin, tmp_path / "hub/me/calc.git")
-    with GitServer(tmp_path / "hub") as server:
-        yield server
 
 
 @pytest.fixture

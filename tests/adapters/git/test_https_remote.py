@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from aiohttp import web
 from git_server import GitServer
@@ -21,13 +17,6 @@ from tests.twins.github import smart_http
 from tests.twins.github.smart_http import Cut, Moment, Refusal, Visit, protect
 
 SHIP = "perdure/demo-1"
-
-
-@pytest.fixture
-def server(origin: Path, tmp_path: Path) -> Iterator[GitServer]:
-    shutil.copytree(origin, tmp_path / "hub/me/calc.git")
-    with GitServer(tmp_path / "hub") as server:
-        yield server
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
-from perdure.models.delivery.turn import TurnResult
 from tests import needs
-from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
+from tests.adapters.worker.turn.turn_fixtures import vault, working
 
 pytestmark = pytest.mark.long
 
@@ -51,24 +50,12 @@ def config(agent: str) -> str:
     return f'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "{agent}"\n'
 
 
-async def taken(bench: Bench, *, fresh: bool) -> list[TurnResult]:
-    """All turns of the step; each by a worker that remembers nothing where `fresh`."""
-    results: list[TurnResult] = []
-    checkpoint = bench.prepared.checkpoint
-    while not results or results[-1].outcome is None:
-        host = bench.again() if fresh else bench.host
-        results.append(await bench.take(bench.work(len(results) + 1, checkpoint), host=host))
-        checkpoint = results[-1].checkpoint
-        assert len(results) < 10
-    return results
-
-
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_each_turn_is_a_checkpoint_of_tree_and_session_and_every_reply_is_paid_once(
     agent: str, tmp_path: Path
 ) -> None:
     async with working(tmp_path, PLAY, config=config(agent)) as bench:
-        results = await taken(bench, fresh=True)
+        results = await bench.take_step(fresh=True)
         assert len(results) == 4
         assert results[-1].outcome is not None
         assert results[-1].outcome.summary == "Add sub"
@@ -89,7 +76,7 @@ async def test_each_turn_is_a_checkpoint_of_tree_and_session_and_every_reply_is_
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_an_agent_that_nothing_disturbs_is_begun_once_and_leaves_nothing(agent: str, tmp_path: Path) -> None:
     async with working(tmp_path, PLAY, config=config(agent)) as bench:
-        results = await taken(bench, fresh=False)
+        results = await bench.take_step(fresh=False)
         assert [one.outcome is None for one in results] == [True, True, True, False]
         asked = [json.dumps(call.body) for call in bench.rehearsal.calls]
         assert len(asked) == 4

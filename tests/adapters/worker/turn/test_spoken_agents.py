@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from turn_fixtures import Bench, vault, working
+from turn_fixtures import vault, working
 
 from perdure.adapters.agents.presets import read_preset
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
@@ -46,25 +46,13 @@ def speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn
     assert made.alive() == []
 
 
-async def taken(bench: Bench, *, fresh: bool) -> list[TurnResult]:
-    """All turns of the step; each by a worker that remembers nothing where `fresh`."""
-    results: list[TurnResult] = []
-    checkpoint = bench.prepared.checkpoint
-    while not results or results[-1].outcome is None:
-        host = bench.again() if fresh else bench.host
-        results.append(await bench.take(bench.work(len(results) + 1, checkpoint), host=host))
-        checkpoint = results[-1].checkpoint
-        assert len(results) < 10
-    return results
-
-
 @pytest.mark.story
 @pytest.mark.parametrize("fresh", [False, True], ids=["one process", "a process a turn"])
 async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_the_next(
     speaker: StandIn, tmp_path: Path, *, fresh: bool
 ) -> None:
     async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
-        results = await taken(bench, fresh=fresh)
+        results = await bench.take_step(fresh=fresh)
         assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
         assert results[-1].outcome is not None
         assert results[-1].outcome.ending is Ending.DONE
@@ -82,7 +70,7 @@ async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_t
 async def test_one_that_speaks_something_else_ends_typed(speaker: StandIn, tmp_path: Path) -> None:
     speaker.does("babbles")
     async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
-        [only] = await taken(bench, fresh=False)
+        [only] = await bench.take_step(fresh=False)
         assert only.outcome is not None
         assert only.outcome.ending is Ending.FAILED
         assert "1000 lines that are no message, the first: 'this" in only.outcome.summary
@@ -93,7 +81,7 @@ async def test_one_that_speaks_something_else_ends_typed(speaker: StandIn, tmp_p
 async def test_one_that_cannot_go_on_with_its_session_is_told_what_was_done(speaker: StandIn, tmp_path: Path) -> None:
     speaker.does("forgets")
     async with working(tmp_path, FORGETS, config=CONFIG) as bench:
-        results = await taken(bench, fresh=True)
+        results = await bench.take_step(fresh=True)
         assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
         said = json.dumps(read_transcript(vault(bench), results[-1].checkpoint))
         assert said.count("could not be brought back") == 1, "what it was told is not told in what it is told next"

@@ -48,6 +48,17 @@ class Bench:
     async def take(self, work: TurnInput, *, host: Host | None = None, run: str = "run-1") -> TurnResult:
         return await in_activity(take_turn, host or self.host, work, run=run)
 
+    async def take_step(self, *, fresh: bool) -> list[TurnResult]:
+        """Take all turns of the step; each by a worker that remembers nothing where `fresh`."""
+        results: list[TurnResult] = []
+        checkpoint = self.prepared.checkpoint
+        while not results or results[-1].outcome is None:
+            host = self.again() if fresh else self.host
+            results.append(await self.take(self.work(len(results) + 1, checkpoint), host=host))
+            checkpoint = results[-1].checkpoint
+            assert len(results) < 10
+        return results
+
     def again(self) -> Host:
         """Another worker of this host, which remembers nothing."""
         return Host.from_environment(self.host.home, dict(self.environ))
