@@ -115,7 +115,8 @@ DeliveryOrBacklog = TypeVar("DeliveryOrBacklog", "Delivery", "Backlog")
 async def connect_client(screen: Screen) -> Perdure:
     """Return a client that is connected to the configured Temporal server, else to this home's embedded one.
 
-    Starts no server: raises TemporalUnreachable when it does not run.
+    Starts no server: raises TemporalUnreachable when it does not run or answer, and BadInput when the configuration
+    cannot be read.
     """
     return Perdure(await connect_to_temporal(Home.find(), start=False, say=screen.say))
 
@@ -124,7 +125,7 @@ async def ensure_worker(screen: Screen) -> None:
     """Start this home's server and worker unless they run, and check that there is a key for the model.
 
     Does nothing where TEMPORAL_* names another server, whose workers do the work. Raises BadInput where the key is
-    missing or differs from the running worker's.
+    missing or differs from the running worker's, and PerdureError where server or worker cannot be started.
     """
     if not workers_elsewhere():
         check_key(secrets.environment())

@@ -171,7 +171,10 @@ class Schedules:
         )
 
     async def list(self) -> list[ScheduleInfo]:
-        """List all schedules, what begins next first and what is over at the end."""
+        """List all schedules that start deliveries or backlogs, what begins next first and what is over at the end.
+
+        Raises BadInput for a server without schedules, and when one is removed meanwhile.
+        """
         schedules = [await self.get(id) async for id in self._iterate_ids()]
         return sorted(
             schedules,
@@ -215,7 +218,11 @@ class Schedules:
 
     @asynccontextmanager
     async def _handle_of(self, id: str) -> AsyncIterator[ScheduleHandle]:
-        """Yield the handle of a schedule; an RPCError in the block becomes BadInput where the reason is known."""
+        """Yield the handle of a schedule; convert an RPCError that the block raises.
+
+        Raises BadInput then when there is no such schedule, or the server refuses it or knows no schedules; else the
+        RPCError.
+        """
         try:
             yield self._client.get_schedule_handle(id)
         except RPCError as error:
@@ -244,7 +251,11 @@ class Schedules:
         return BadInput(f"no schedule {id}", fix=fix or "--at and --every of deliver and backlog start make one")
 
     async def _info_of(self, description: ScheduleDescription) -> ScheduleInfo:
-        """Return what is known of a schedule; looks up what became of the workflow that it started last."""
+        """Return what is known of a schedule; looks up what became of the workflow that it started last.
+
+        `last` and `outcome` are empty when it has started nothing; the outcome is `forgotten by the server` for a
+        workflow that the server no longer has. Raises RPCError.
+        """
         memo, info, action = await description.memo(), description.info, description.schedule.action
         last, outcome = "", ""
         last_action = info.recent_actions[-1].action if info.recent_actions else None

@@ -54,7 +54,8 @@ async def connect_to_temporal(
     say         gets a line where the server is started
     for_worker  whether the client is a worker's, which reports its state more often
     Raises TemporalUnreachable when the server does not run or does not answer within SERVER_ANSWER_S seconds, BadInput
-    when the configuration cannot be read, and the errors of ensure_server where that starts one.
+    when the configuration cannot be read or the embedded server cannot be used here, and PerdureError when one that is
+    started here ends.
     """
     external = external_server_config()
     if external is not None:

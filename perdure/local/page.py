@@ -110,7 +110,7 @@ def page_url(home: Home) -> str:
 def page_address(home: Home) -> str:
     """Return the URL at which a person opens the running page, with the token; empty where none runs.
 
-    Raises the errors of ensure_page_token.
+    Makes a token where there is none. Raises PerdureError when the token cannot be read or made, or is damaged.
     """
     running = read_page_record(home)
     return f"{running.url}/?token={ensure_page_token(home)}" if running else ""

@@ -129,7 +129,8 @@ class Decisions(ABC):
     async def say(self, text: str, id: str = "") -> str:
         """Send a message for the next turn, which reads it exactly once, worker up or down. Return its id.
 
-        The same `id` sent twice is one message; by default it is a new one.
+        The same `id` sent twice is one message; by default it is a new one. Raises InvalidRequest for a text or id that
+        cannot be sent, and BadInput when the delivery has ended or does not exist.
         """
         message = parse_input(Say, {"text": text, "id": id or uuid.uuid4().hex})
         await self._send_signal("say", message.model_dump(mode="json"))
@@ -155,10 +156,11 @@ class Decisions(ABC):
         await self._handle.cancel()
 
     async def hold_until_idle(self, patience: timedelta) -> bool:
-        """Send signal `hold`, and wait until no turn or step of the delivery runs any more, or it has ended; return
+        """Send signal `hold`, and wait until the delivery waits, so that no turn or step runs, or has ended; return
         True then.
 
-        Returns False when something still runs after `patience`, or no worker answers; the hold stays then, too.
+        Returns False when something still runs after `patience`, or no worker answers; the hold stays then, too. A
+        delivery that has ended already is no error.
         """
         with suppress(BadInput):  # ended meanwhile
             await self.hold("it is about to be cancelled")
