@@ -62,6 +62,14 @@ async def test_a_form_without_its_field_or_with_another_sessions_is_refused(tmp_
             assert answer.status == 405
 
 
+@pytest.mark.parametrize("typed", ["inf", "-inf", "nan", "1e999", "much"])
+@pytest.mark.parametrize("field", ["usd", "tokens"])
+async def test_an_amount_that_is_no_number_is_refused_in_words(tmp_path: Path, field: str, typed: str) -> None:
+    async with shut_page(tmp_path) as page, visiting(page) as visitor:
+        status, text = await visitor.post("/deliveries/x/decide/add_budget", {"of": "1", field: typed})
+        assert (status, "is no number" in text) == (400, True), text
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -84,6 +84,7 @@ async def _follow_logs(delivery: Delivery, screen: Screen, step: str) -> None:
     while True:
         described, delivery = await describe_on_own_server(screen, delivery)
         if described is None:
+            await asyncio.sleep(LOGS_EVERY_S)
             continue
         # A host is asked only when there may be something new: that costs it a reading of the whole conversation.
         activities = [(entry.activity, entry.details.get("turn")) for entry in described.pending]

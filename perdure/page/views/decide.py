@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -157,9 +158,12 @@ def _parse_number(fields: Fields, name: str) -> float:
     """
     text = fields.get(name, "").strip().lstrip("$")
     try:
-        return float(text.replace(",", "")) if text else 0
+        number = float(text.replace(",", "")) if text else 0
     except ValueError:
-        raise BadInput(f"{text[:40]!r} is no number", where=name, fix="such as 5") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadInput(f"{text[:40]!r} is no number", where=name, fix="such as 5")
+    return number
 
 
 _DECISIONS: dict[str, Callable[[Delivery, str, Fields, str], Awaitable[DecisionReply]]] = {

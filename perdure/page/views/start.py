@@ -18,6 +18,9 @@ from perdure.page.render import form_text, path_part, perdure_of, redirect_with_
 PATIENCE = timedelta(seconds=5)
 """The time to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
 
+_NO_WORKER = "it waits for a worker: perdure up --detach starts one"
+"""The message for what was started and has not been accepted within PATIENCE."""
+
 _FIRST = ("repository", "request", "issue", "base", "phases", "gates", "attempts", "budget_usd")
 _NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "landing", "resume", "forked"})
 _LONG = frozenset({"request", "plan", "config"})
@@ -65,7 +68,7 @@ async def start_delivery(request: web.Request) -> web.StreamResponse:
         return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text="")
     message = "it runs already" if submitted.attached else "it has begun"
     if submitted.accepted is False:
-        message = "it waits for a worker: perdure up --detach starts one"
+        message = _NO_WORKER
     return redirect_with_message(request, f"/deliveries/{path_part(submitted.delivery.id)}", message)
 
 
@@ -88,6 +91,8 @@ async def start_backlog(request: web.Request) -> web.StreamResponse:
         values = {"id": id}
         return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text=text)
     message = "it is there already" if submission.attached else "it has begun"
+    if submission.accepted is False:
+        message = _NO_WORKER
     return redirect_with_message(request, f"/backlogs/{path_part(submission.backlog.id)}", message)
 
 
