@@ -35,6 +35,7 @@ from perdure.models.backlog.state import (
     BacklogState,
     ItemPhase,
     ItemState,
+    ItemWaiting,
     OpenBacklogResult,
     PreviousRunInput,
     PreviousRunResult,
@@ -178,9 +179,8 @@ class Items:
             start.usd,
         )
         entry.child.id = f"{workflow.info().workflow_id}/{start.id}"
-        entry.waiting.reason = entry.waiting.gate = entry.waiting.target = entry.message = entry.child.status = (
-            entry.child.reason
-        ) = ""
+        entry.waiting = ItemWaiting(number=entry.waiting.number)
+        entry.message = entry.child.status = entry.child.reason = ""
         self.starting[start.id] = None
         try:
             await self._start_delivery(start, entry)

@@ -15,7 +15,7 @@ class EventType(StrEnum):
     started      repository, request (its first line)
     continued    by: `retry`, `rewind` or `length` (history goes on in another run)
     phase        phase
-    step_started summary; for a correction, `correction` is true
+    step_started correction: true for a step that mends what tests or review found
     activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s
     step_ended   ending, summary
     step_failed  why

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.models.backlog.landing import ItemEnded
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import (
     BacklogState,
@@ -17,12 +18,14 @@ from perdure.models.backlog.state import (
     ItemLanding,
     ItemPhase,
     ItemState,
+    ItemWaiting,
     OpenBacklogResult,
     StackedItem,
 )
 from perdure.models.backlog.touches import OVERLAP_STEPS, OverlapCheck
 from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
 from perdure.models.rules import scheduling
+from perdure.models.rules.changes import apply_item_end
 from perdure.models.rules.dependencies import (
     Dependencies,
     no_place_reason,
@@ -449,3 +452,13 @@ def test_what_stands_on_another_does_so_until_it_is_merged_or_closed() -> None:
     assert stacked_items(state) == ["c"]
     state.items["c"].stacked.merged = True
     assert stacked_items(state) == []
+
+
+def test_an_item_that_has_ended_waits_for_nothing_and_counts_its_messages_on() -> None:
+    _, state = backlog({"id": "api"})
+    decision = {"gate": "plan", "of": "1a2b3c4d", "words": "approve the plan", "since": NOON.isoformat()}
+    state.items["api"].waiting = ItemWaiting(
+        number=3, reason="a plan", gate="plan", target="1a2b", since=NOON, about="Plan", pending_decision=decision
+    )
+    apply_item_end(state, "api", ItemEnded(item="api", delivery="n/api", run_id="r", status="not_delivered"), NOON)
+    assert state.items["api"].waiting == ItemWaiting(number=3)

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.models.backlog.landing import DeliveryStatus, ItemEnded
 from perdure.models.backlog.request import ITEMS_MOST, BacklogItem
-from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, ItemState, ItemWaiting
 from perdure.models.base import json_type_name
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.result import Reason
@@ -19,7 +19,7 @@ from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
 from perdure.models.rules.dependencies import Dependencies, place_parts
 from perdure.models.rules.inbox import Inbox, NotCounted
-from perdure.text import nearest, pluralise
+from perdure.text import nearest, pluralise, shorten
 
 
 def change_refusal(
@@ -305,9 +305,9 @@ def apply_item_end(
     item_state.landing.commit = (
         item_state.landing.commit or delivery_end.commit
     )  # keep a known one: it may have followed its base
-    item_state.waiting.reason = item_state.waiting.gate = item_state.waiting.target = ""
+    item_state.waiting = ItemWaiting(number=item_state.waiting.number)
     message = (
-        delivery_end.message[:ITEM_MESSAGE_CHARS]
+        shorten(delivery_end.message, ITEM_MESSAGE_CHARS)
         or delivery_end.reason.replace("_", " ")
         or delivery_end.status.replace("_", " ")
     )
