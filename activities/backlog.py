@@ -56,7 +56,7 @@ from perdure.models.errors import ForgeRefused, InvalidRequest, NoRoom, PerdureE
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.issue import IssueQuery
 from perdure.models.limits import HEARTBEAT_TIMEOUT
-from perdure.text import pluralise
+from perdure.text import pluralise, shorten
 
 TITLE_CHARS = 100
 """The most characters in the title of a backlog's pull request."""
@@ -206,7 +206,7 @@ class BacklogActivities(OnHost):
         footer = _pull_request_footer(work, closes_issues)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
-            title=neutral_title(" ".join(work.title.split()))[:TITLE_CHARS],
+            title=shorten(neutral_title(" ".join(work.title.split())), TITLE_CHARS),
             body=_pull_request_body(work, _behind_note(vault, work, head, base_sha), footer),
             head=work.branch,
             head_sha=head,

@@ -33,6 +33,7 @@ from perdure.models.delivery.verify import (
 )
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.limits import HANDED_IN_BYTES, VERIFY_PAGE
+from perdure.text import shorten
 
 
 class QueryActivities(OnHost):
@@ -70,7 +71,7 @@ class QueryActivities(OnHost):
                 vault, commits[work.offset : end], own_base, work.commits, "" if work.rebased else first
             ),
             next=end if end < max(len(all_checkpoints), len(commits)) else None,
-            broken=broken[:300],
+            broken=shorten(broken, 300),
         )
         if work.offset:
             return facts

@@ -48,7 +48,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.ids import branch_name
-from perdure.text import pluralise
+from perdure.text import pluralise, shorten
 
 _MAX_PROBLEM_CHARS = 600
 
@@ -103,7 +103,7 @@ class FollowActivities:
             base_sha=contract.base_sha,
             onto=candidate.onto,
             head=candidate.head,
-            problem=candidate.problem[:_MAX_PROBLEM_CHARS],
+            problem=shorten(candidate.problem, _MAX_PROBLEM_CHARS),
             queue=self._host.publisher_queue or self._host.home.queue(),
         )
         if candidate.problem or candidate.tested:
@@ -115,10 +115,10 @@ class FollowActivities:
         rewritten = "" if candidate.has_old_base else ", which somebody has rewritten"
         result = result.model_copy(update={"host": self._host.home.queue()})
         if is_red:
-            problem = f"{base_text} its tests are red: {outcome.summary}"[:_MAX_PROBLEM_CHARS]
+            problem = shorten(f"{base_text} its tests are red: {outcome.summary}", _MAX_PROBLEM_CHARS)
             return result.model_copy(update={"head": "", "problem": problem})
         commits_text = pluralise(candidate.commits, "commit")
-        summary = f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}"[:_MAX_PROBLEM_CHARS]
+        summary = shorten(f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}", _MAX_PROBLEM_CHARS)
         checked_items = tuple(item for item in work.check if item not in outcome.unchecked)
         return result.model_copy(update={"summary": summary, "checked_items": checked_items})
 
@@ -272,9 +272,11 @@ async def _run_landed_checks(
         return LandedChecksResult(passed_items=passed_items)
     check = TestCommand(name=failed_commands[0].name, command=failed_commands[0].command)
     began_with = await _find_breaking_landing(session, work, candidate.head, failed_items[0], check)
-    problem = f"{contract.branch} at {candidate.head[:7]}: {verdict_of(report).summary}"
+    problem = f"{contract.branch} at {candidate.head[:7]}: {verdict_of(report).summary}{began_with}"
     return LandedChecksResult(
-        passed_items=passed_items, failed_items=failed_items, problem=f"{problem}{began_with}"[:_MAX_PROBLEM_CHARS]
+        passed_items=passed_items,
+        failed_items=failed_items,
+        problem=shorten(problem, _MAX_PROBLEM_CHARS),
     )
 
 

@@ -36,7 +36,7 @@ from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.ids import branch_name, delivery_key, run_ref
 from perdure.models.phases import Step
-from perdure.text import pluralise
+from perdure.text import pluralise, shorten
 
 
 class RewindTargetActivity(OnHost):
@@ -73,7 +73,7 @@ def check_checkpoint(vault: Vault, checkpoint: str) -> None:
     """Raise InvalidRequest when the checkpoint, or an object it consists of, is missing from the vault; else do
     nothing."""
     if reason := vault.find_damage(checkpoint):
-        message = f"the checkpoint it begins with is damaged: {reason.partition(chr(10))[0][:200]}"
+        message = f"the checkpoint it begins with is damaged: {shorten(reason.partition(chr(10))[0], 200)}"
         raise InvalidRequest(message, where=checkpoint[:12], fix="go back to an earlier turn: perdure turns")
 
 
@@ -189,6 +189,6 @@ def fork_summary(forked: ForkedFrom) -> str:
     """Return one line on what a fork goes on from: `forked from night at implement:4 · 6 turns of it, not paid again`,
     or `attempt 2 at the plan of night`."""
     if forked.attempt:
-        return f"attempt {forked.attempt} at the plan of {forked.delivery[:100]}"
+        return f"attempt {forked.attempt} at the plan of {shorten(forked.delivery, 100)}"
     turns = pluralise(forked.turns, "turn")
-    return f"forked from {forked.delivery[:100]} at {forked.at} · {turns} of it, not paid again"
+    return f"forked from {shorten(forked.delivery, 100)} at {forked.at} · {turns} of it, not paid again"

@@ -59,7 +59,7 @@ from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLos
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.gates import gate_settings
 from perdure.models.rules.parallel_builds import attempt_settings
-from perdure.text import span
+from perdure.text import shorten, span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
 """The time for which the first look at a remote waits until a host's name is known: as long as a network is away after
@@ -378,5 +378,5 @@ def _summary_line(
         tests = f"{base_verdict.passed} green" if base_verdict.passed is not None else base_verdict.summary
     else:
         tests = f"already red on {contract.base}: {base_verdict.summary}"
-    tests = tests[:120] + (" (known)" if is_reused else "")
+    tests = shorten(tests, 120) + (" (known)" if is_reused else "")
     return " · ".join(part for part in (setup_text, tests) if part)

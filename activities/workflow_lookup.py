@@ -52,6 +52,7 @@ from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE
 from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.dependencies import stackable_commit
 from perdure.models.rules.inbox import NotCounted
+from perdure.text import shorten
 
 RUNNING, MISSING = "running", "missing"
 
@@ -122,7 +123,7 @@ async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> Del
         status=result.status,
         run_id=first_run_id,
         reason=result.reason or "",
-        message=result.message[:END_MESSAGE_CHARS],
+        message=shorten(result.message, END_MESSAGE_CHARS),
         usd=result.usage.cost_usd,
         commit=stackable_commit(result) if ships else result.landed or "",
         branch=(result.branch or "") if ships else "",
@@ -248,7 +249,7 @@ async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_fr
     except NotCounted as error:
         return error.what
     except WorkflowQueryFailedError as error:
-        return f"the run before it ({description.run_id}) cannot be read: {error}"[:300]
+        return shorten(f"the run before it ({description.run_id}) cannot be read: {error}", 300)
     if not ended_state.items or state_digest(expected_state) != work.digest:
         return f"its state is not that of the run before it ({description.run_id})"
     return ""
@@ -328,6 +329,6 @@ async def prioritise_delivery(work: PriorityInput) -> PriorityResult:
         if error.status == RPCStatusCode.NOT_FOUND:
             return PriorityResult(reason="it has ended")
         if error.status in _UNSUPPORTED:
-            return PriorityResult(reason=f"this server does not change what runs: {error.message}"[:200])
+            return PriorityResult(reason=shorten(f"this server does not change what runs: {error.message}", 200))
         raise
     return PriorityResult()

@@ -31,6 +31,7 @@ from perdure.models.rules.parallel_builds import (
     attempts_summary,
     initial_attempt_state,
 )
+from perdure.text import shorten
 from workflows.children import Child, Children, Relay, budget_signal, message_signal
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.signals import send_signal
@@ -78,7 +79,8 @@ async def wait_for_attempt(number: int, child: Child) -> AttemptEnd:
             with suppress(ValidationError):
                 return _end_from_result(number, child.id, DeliveryResult.model_validate(cause.details[0]))
         reason = str(getattr(cause, "message", "") or cause or error).partition("\n")[0]
-        return AttemptEnd(AttemptResult(number=number, delivery=child.id, failure=reason[:200] or "it was ended"))
+        failure = shorten(reason, 200) or "it was ended"
+        return AttemptEnd(AttemptResult(number=number, delivery=child.id, failure=failure))
 
 
 def _end_from_result(number: int, id: str, result: DeliveryResult) -> AttemptEnd:
@@ -90,7 +92,7 @@ def _end_from_result(number: int, id: str, result: DeliveryResult) -> AttemptEnd
         delivery=id,
         branch=result.branch or "",
         head=result.head_sha or "",
-        failure="" if is_completed else (result.message or str(result.status)).partition("\n")[0][:200],
+        failure="" if is_completed else shorten((result.message or str(result.status)).partition("\n")[0], 200),
         tests=result.tests.status,
         review=result.review,
         cost_usd=result.usage.cost_usd,
@@ -167,7 +169,7 @@ class PlanAttempts:
             delivery=workflow.info().workflow_id,
             branch=prepared.branch,
             head=state.building.head,
-            failure=reason.partition("\n")[0][:200],
+            failure=shorten(reason.partition("\n")[0], 200),
             tests=state.testing.verdict.status if state.testing.verdict is not None else AttemptResult(number=1).tests,
             review=state.reviewing.result
             if state.reviewing.reviewed_commit == state.building.head
@@ -278,7 +280,7 @@ class PlanAttempts:
         """Show that the delivery waits for its attempts, and which of them wait for a person; do nothing while none
         run."""
         if self._wait_text:
-            self._runner.state.waiting = "; ".join([self._wait_text, *self._wait_lines()])[:500]
+            self._runner.state.waiting = shorten("; ".join([self._wait_text, *self._wait_lines()]), 500)
             self._runner.refresh_details()
 
     def _wait_lines(self) -> list[str]:
@@ -295,7 +297,8 @@ class PlanAttempts:
         forked = self._runner.request.forked
         if forked is None or not forked.attempt:
             return
-        signal = AttemptWaits(number=forked.attempt, waiting_for=pending.summary[:200] if pending is not None else "")
+        waiting_for = shorten(pending.summary, 200) if pending is not None else ""
+        signal = AttemptWaits(number=forked.attempt, waiting_for=waiting_for)
         await send_signal(workflow.get_external_workflow_handle(forked.delivery), "attempt_waits", signal)
 
     async def _take_over_best(self, attempts: list[AttemptResult], own: int = 0) -> None:

@@ -41,6 +41,7 @@ from perdure.models.rules.changes import change_refusal, end_idle_item, ended_re
 from perdure.models.rules.dependencies import no_place_reason
 from perdure.models.rules.landed_checks import record_branch_move
 from perdure.models.rules.scheduling import record_conflicts
+from perdure.text import shorten
 from workflows.children import hold_signal
 from workflows.endings import failure_reason
 from workflows.items import Items
@@ -165,7 +166,7 @@ class BacklogInbox:
                 "prioritise_delivery", work, PriorityResult, f"{id} has priority {priority}"
             )
         except ActivityError as error:
-            return f"{answer}, but its delivery keeps its own: {failure_reason(error)}"[:300]
+            return shorten(f"{answer}, but its delivery keeps its own: {failure_reason(error)}", 300)
         return f"{answer}, but its delivery keeps its own: {output.reason}" if output.reason else answer
 
     @property

@@ -43,6 +43,7 @@ from perdure.models.rules.landed_checks import (
     record_branch_move,
     record_passed_checks,
 )
+from perdure.text import shorten
 from workflows.endings import failure_reason, interpret_failure
 from workflows.items import FORGE_RETRIES, TURN_LIMIT, Items
 from workflows.publishing import FORGE_PATIENCE
@@ -124,7 +125,8 @@ class BaseFollower:
         if follow.leave:
             note = f": {follow.note}" if follow.note else ""
             about = f" ({question})" if question else ""
-            state.notes = (*state.notes, f"{state.opened.branch} stays where it is{note}{about}"[:600])
+            text = shorten(f"{state.opened.branch} stays where it is{note}{about}", 600)
+            state.notes = (*state.notes, text)
             return f"{state.opened.branch} stays where it is; its pull request says so"
         return f"{state.opened.base} is looked at again"
 
@@ -165,7 +167,7 @@ class BaseFollower:
             if isinstance(meaning := interpret_failure(error), asyncio.CancelledError):
                 raise meaning from error
             if is_last or isinstance(error.cause, ApplicationError):
-                state.base.question = failure_reason(error)[:600]
+                state.base.question = shorten(failure_reason(error), 600)
         finally:
             for host in sorted(hosts):
                 await self._close_workspace(host)
@@ -266,7 +268,7 @@ class BaseFollower:
             schedule_to_close_timeout=patience,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=FORGE_RETRIES,
-            summary=summary[:100],
+            summary=shorten(summary, 100),
         )
         return output
 
@@ -300,7 +302,7 @@ class BaseFollower:
             record_branch_move(state, followed.checked_items, workflow.now())
         state.opened = opened.model_copy(update={"base_sha": followed.base_sha})
         if followed.summary:
-            state.notes = (*state.notes, f"{opened.branch} {followed.summary}"[:300])
+            state.notes = (*state.notes, shorten(f"{opened.branch} {followed.summary}", 300))
         return True
 
     async def _branch_request(self, id: str, opened: OpenBacklogResult) -> dict[str, Any]:

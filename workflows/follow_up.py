@@ -14,6 +14,7 @@ from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
 from perdure.models.ids import delivery_key
 from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.rules.dependencies import retargets, stacked_items
+from perdure.text import shorten
 from workflows.endings import invalid_request, raise_if_cancelled
 from workflows.items import FORGE_RETRIES
 from workflows.publishing import FORGE_ATTEMPT
@@ -134,8 +135,9 @@ class PullRequestStack:
 
     def _add_note(self, text: str) -> None:
         """Add a note to the state, cut to 300 characters; not when the same one is there already."""
-        if text[:300] not in self._state.notes:
-            self._state.notes = (*self._state.notes, text[:300])
+        note = shorten(text, 300)
+        if note not in self._state.notes:
+            self._state.notes = (*self._state.notes, note)
 
 
 FOLLOW_PAUSE = timedelta(minutes=15)

@@ -20,6 +20,7 @@ from perdure.models.delivery.decisions import UserMessage
 from perdure.models.delivery.specialists import BudgetIncrease
 from perdure.models.rules.changes import resolve_item_decision
 from perdure.models.rules.inbox import DECISION_MODELS, NotCounted
+from perdure.text import shorten
 from workflows.children import budget_signal, message_signal
 from workflows.items import Items
 
@@ -83,7 +84,7 @@ class DecisionForwarder:
             await workflow.wait_condition(
                 lambda: entry.waiting.number != number_before or entry.phase is not ItemPhase.BUILDING,
                 timeout=READ_PATIENCE,
-                timeout_summary=f"{id} reads the decision"[:100],
+                timeout_summary=shorten(f"{id} reads the decision", 100),
             )
             return f"{summary}: it goes on"
         return f"{summary}, which has not read it yet"

@@ -51,6 +51,7 @@ from perdure.models.rules.landed_checks import checks_for_landing, unchecked_sum
 from perdure.models.rules.parallel_builds import parent_of_task
 from perdure.models.rules.scheduling import ItemStart, count_items_to_land, next_to_land
 from perdure.models.webui.backlog import render_items_table
+from perdure.text import shorten
 from workflows.children import Child, Children, Signal, hold_signal, message_signal, send_to_all
 from workflows.endings import failure_reason
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE, wait_for_pull_request_room
@@ -268,7 +269,7 @@ class Items:
                 "Delivery",
                 [raw],
                 id=entry.child.id,
-                summary=f"{start.id}: {entry.item.request}"[:100],
+                summary=shorten(f"{start.id}: {entry.item.request}", 100),
                 priority=Priority(temporal_priority(entry.item.priority), fairness_key(entry.child.id, raw)),
             )
         except WorkflowAlreadyStartedError:
@@ -276,7 +277,7 @@ class Items:
         except ActivityError as error:
             entry.phase, entry.message, entry.child.ended_at = (
                 ItemPhase.FAILED,
-                failure_reason(error)[:300],
+                shorten(failure_reason(error), 300),
                 workflow.now(),
             )
             self.changed = True
@@ -365,7 +366,7 @@ class Items:
             state.pull_request = closed.pull_request.url if closed.pull_request else ""
             state.message = closed.message
         except ActivityError as error:
-            reason = f"{len(landed)} landed on {opened.branch}; no pull request: {failure_reason(error)}"[:400]
+            reason = shorten(f"{len(landed)} landed on {opened.branch}; no pull request: {failure_reason(error)}", 400)
             state.message = f"{reason}; once that is out of the way: perdure backlog retry {id}"
 
     async def cancel_running(self) -> None:
@@ -458,6 +459,6 @@ class Items:
             start_to_close_timeout=FORGE_ATTEMPT,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=FORGE_RETRIES,
-            summary=summary[:100],
+            summary=shorten(summary, 100),
         )
         return output

@@ -25,6 +25,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.rules.dependencies import stackable_commit
 from perdure.models.rules.gates import landing_obstacle, red_tests_approval
 from perdure.models.rules.scheduling import LIMIT_GATE
+from perdure.text import shorten
 from workflows.endings import DeliveryStopped, raise_if_cancelled
 from workflows.publishing import ForgeSteps, wait_for_room
 from workflows.signals import send_signal
@@ -164,7 +165,7 @@ class Landing:
             run_id=workflow.info().first_execution_run_id,
             status=result.status,
             reason=result.reason or "",
-            message=result.message[:END_MESSAGE_CHARS],
+            message=shorten(result.message, END_MESSAGE_CHARS),
             usd=result.usage.cost_usd,
             commit=stackable_commit(result) if ships else self._runner.state.landing.landed_commit,
             branch=(result.branch or "") if ships else "",
@@ -196,7 +197,7 @@ class Landing:
             landed=newest_landed,
             subject=state.planning.title
             or prepared.request.title
-            or " ".join(self._runner.request.request.split())[:60],
+            or shorten(" ".join(self._runner.request.request.split()), 60),
             kind=state.planning.kind,
             number=number,
         )
@@ -289,7 +290,7 @@ class Landing:
             await workflow.wait_condition(
                 lambda: self._grant is not None and self._grant.seq == seq,
                 timeout=patience,
-                timeout_summary=f"its turn to land on {self._place.branch}"[:100],
+                timeout_summary=shorten(f"its turn to land on {self._place.branch}", 100),
             )
             return True
         return False
@@ -336,7 +337,7 @@ class Landing:
         if pending is not None:
             excerpt = self._runner.state.planning.plan_text if pending.gate is Gate.ITEMS else ""
             fields = {
-                "waiting_for": pending.summary[:200],
+                "waiting_for": shorten(pending.summary, 200),
                 "gate": str(pending.gate),
                 "target": pending.target,
                 "since": pending.since,
@@ -352,7 +353,11 @@ class Landing:
         item, delivery = self._place.item, workflow.info().workflow_id
         gate = LIMIT_GATE if reason else ""
         signal = landing.ItemWaits(
-            item=item, delivery=delivery, number=self._next_signal_number(), waiting_for=reason[:200], gate=gate
+            item=item,
+            delivery=delivery,
+            number=self._next_signal_number(),
+            waiting_for=shorten(reason, 200),
+            gate=gate,
         )
         await self._signal_backlog("item_waits", signal)
 

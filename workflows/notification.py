@@ -21,6 +21,7 @@ from perdure.models.errors import NoticeRefused
 from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, notice_of
 from perdure.models.webui.details import escape_line
+from perdure.text import shorten
 from workflows.endings import invalid_request
 
 NOTIFY_FOR_TIME = timedelta(days=1)
@@ -138,9 +139,10 @@ class DeliveryNotices:
         except ChildWorkflowError as error:
             if isinstance(error.cause, CancelledError):
                 return
-            note = f"not all were told what it waits for ({notice.event}): {_innermost_message(error)}"
+            text = f"not all were told what it waits for ({notice.event}): {_innermost_message(error)}"
+            note = shorten(text, 300)
             if note not in self._state.notes and len(self._state.notes) < NOTES_KEPT:
-                self._state.notes += (note[:300],)
+                self._state.notes += (note,)
                 self._show()
 
     def _make_notice(self, event: str, result: DeliveryResult | None = None) -> Notice:

@@ -28,6 +28,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
+from perdure.text import shorten
 from workflows.children import Children, Relay
 from workflows.endings import not_delivered
 from workflows.step_runner import StepRunner
@@ -189,7 +190,7 @@ class PlanTasks:
         """Make the commits of the tasks this delivery's own, by activity `take_tasks`, and record them, with their cost
         and the reason of each task that did not land, in the state."""
         state = self._runner.state
-        reasons = {item.id: (item.because or item.phase)[:200] for item in progress.items}
+        reasons = {item.id: shorten(item.because or item.phase, 200) for item in progress.items}
         work = TakeTasksInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,

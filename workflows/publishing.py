@@ -29,6 +29,7 @@ from perdure.models.delivery.work import (
 from perdure.models.errors import ForgeUnavailable
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
 from perdure.models.phases import Phase, Step
+from perdure.text import shorten
 from workflows.endings import interpret_failure, raise_if_cancelled, wait_for_activity
 from workflows.step_runner import StepRunner
 
@@ -116,7 +117,7 @@ class ForgeSteps:
             branch=prepared.branch,
             status=state.status or "running",
             reason=state.reason or "",
-            message=state.message[:500],
+            message=shorten(state.message, 500),
             waiting=waiting,
             pull_request=state.publishing.pull_request,
             tests=state.testing.verdict if has_ended else None,
@@ -304,6 +305,6 @@ async def _look_for_room(
         start_to_close_timeout=FORGE_ATTEMPT,
         heartbeat_timeout=HEARTBEAT_TIMEOUT,
         retry_policy=UNTIL_ROOM,
-        summary=summary[:100],
+        summary=shorten(summary, 100),
     )
     return room

@@ -34,6 +34,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.rules.allowance import Limit, spending_limits
 from perdure.models.webui import captions
 from perdure.models.webui.details import render_delivery_details
+from perdure.text import shorten
 from workflows import endings
 from workflows.allowance import Allowance
 from workflows.endings import (
@@ -246,7 +247,7 @@ class StepRunner:
             yield
         except (ActivityError, ApplicationError, DeliveryStopped, asyncio.CancelledError) as error:
             meaning = interpret_failure(error) if isinstance(error, ActivityError) else error
-            summary = str(meaning).partition("\n")[0][:100] if isinstance(meaning, DeliveryStopped) else ""
+            summary = shorten(str(meaning).partition("\n")[0], 100) if isinstance(meaning, DeliveryStopped) else ""
             self._end_record("cancelled" if isinstance(meaning, asyncio.CancelledError) else "failed", summary=summary)
             raise meaning from error.__cause__ if meaning is error else error
 
@@ -343,7 +344,7 @@ class StepRunner:
         that up. The reason stays in the state afterwards."""
         self.state.waiting = reason
         self.show_state()
-        await workflow.sleep(pause, summary=reason[:100])
+        await workflow.sleep(pause, summary=shorten(reason, 100))
         self.gates.exclude_time(pause)
 
     def record_verdict(self, summary: str) -> None:

@@ -38,6 +38,7 @@ from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Phase, Step
 from perdure.models.rules import gates
 from perdure.models.rules.gates import gate_question, red_tests_approval_text
+from perdure.text import shorten
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.plan_tasks import PlanTasks
 from workflows.publishing import ForgeSteps
@@ -151,7 +152,7 @@ class Steps:
         if self._prepared.decisions.checks_plans:
             checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
         if checked.problem:
-            note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
+            note = shorten(f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}", 300)
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
         fold.apply_edited_plan(state, edited.artifact, checked, edited.note)
         state.planning.edit_count += 1
@@ -298,7 +299,7 @@ class Steps:
             captured = await self._runner.run_step("capture_pages", work, CaptureResult)
         except DeliveryStopped as stop:
             captured = CaptureResult()
-            state.notes += (f"no screenshots: {stop.message.partition(chr(10))[0][:200]}",)
+            state.notes += (f"no screenshots: {shorten(stop.message.partition(chr(10))[0], 200)}",)
         fold.apply_screenshots(state, captured, state.building.head)
 
     async def review(self) -> ReviewResult:
@@ -354,7 +355,9 @@ class Steps:
             base=prepared.base_commit.branch,
             branch=prepared.branch,
             head=state.building.head,
-            title=state.planning.title or prepared.request.title or " ".join(self._request.request.split())[:60],
+            title=state.planning.title
+            or prepared.request.title
+            or shorten(" ".join(self._request.request.split()), 60),
             kind=state.planning.kind,
             draft=prepared.publishing.draft or bool(draft_reason),
             draft_reason=draft_reason,

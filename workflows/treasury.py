@@ -18,6 +18,7 @@ from perdure.models.delivery.decisions import parse_input
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.budget_grants import BudgetAllocator
+from perdure.text import shorten
 
 TREASURY_TICK = timedelta(minutes=30)
 """Pause between looks for overdue reservations, while there are any: 5 events each time."""
@@ -196,7 +197,7 @@ class Treasury:
                 result_type=Spend,
                 task_queue=lease.queue,
                 schedule_to_close_timeout=SPENT_TIMEOUT,
-                summary=f"what {delivery} has paid"[:100],
+                summary=shorten(f"what {delivery} has paid", 100),
             )
             paid = spend.counted_usd
         except ActivityError as error:

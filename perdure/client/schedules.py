@@ -42,6 +42,7 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.schedule import RecurringTime
+from perdure.text import shorten
 
 LATE_MOST = timedelta(hours=1)
 """The delay within which a time that passed while the server was down is made up for; after that it is missed: who
@@ -290,7 +291,7 @@ class Schedules:
 
 def _request_line(raw: dict[str, Any]) -> str:
     issue = f"#{raw['issue']} " if raw.get("issue") is not None else ""
-    return " ".join(f"{issue}{raw.get('request') or submit.describe_items(raw)}".split())[:100]
+    return shorten(" ".join(f"{issue}{raw.get('request') or submit.describe_items(raw)}".split()), 100)
 
 
 def next_start(times: Sequence[datetime], now: datetime) -> datetime | None:

@@ -29,7 +29,7 @@ from perdure.models.errors import BadInput, NoWorker, PerdureError, TemporalUnre
 from perdure.models.limits import SERVER_ANSWER_S, SERVER_LOOK_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
-from perdure.text import is_text
+from perdure.text import is_text, shorten
 
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
@@ -133,7 +133,7 @@ async def _open_client(
             f"no Temporal server answered within {SERVER_ANSWER_S:.0f} s", where=address, fix=fix
         ) from None
     except (RPCError, RuntimeError, ValueError) as error:
-        reason = innermost_message(error)[:200] or type(error).__name__
+        reason = shorten(innermost_message(error), 200) or type(error).__name__
         raise TemporalUnreachable(f"Temporal cannot be reached: {reason}", where=address, fix=fix) from None
 
 

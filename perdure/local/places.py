@@ -22,6 +22,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.programs import run_program
 from perdure.models.errors import BadInput, PerdureError
 from perdure.secrets import without_secrets
+from perdure.text import shorten
 
 
 class Places:
@@ -129,7 +130,7 @@ def temporal_version(binary: Path) -> str:
     version = re.search(r"\d+\.\d+\.\d+", result.output)
     if version is None:
         raise PerdureError(
-            f"the temporal program does not tell its version: {result.output[:200]!r}", where=str(binary)
+            f"the temporal program does not tell its version: {shorten(result.output, 200)!r}", where=str(binary)
         )
     return version[0]
 

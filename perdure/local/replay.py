@@ -22,6 +22,7 @@ from perdure.local.places import worker_command, worker_environment
 from perdure.models.errors import PerdureError
 from perdure.plugin import perdure_plugin
 from perdure.secrets import without_secrets
+from perdure.text import shorten
 
 VERIFY_REPLAY_S = 120.0
 """Limit for the replay of a delivery's histories: a second for a thousand events, after the start of Python."""
@@ -48,7 +49,7 @@ async def replay_histories(histories: Sequence[WorkflowHistory]) -> list[str]:
         answer = json.loads((result.output.splitlines() or [""])[-1])  # before it the SDK's own log may stand
     except ValueError:
         error_lines = result.errors.strip().splitlines() or [f"exit code {result.code}"]
-        raise PerdureError(f"the replay could not be carried out: {error_lines[-1][:200]}") from None
+        raise PerdureError(f"the replay could not be carried out: {shorten(error_lines[-1], 200)}") from None
     if not isinstance(answer, list) or len(answer) != len(histories):
         raise PerdureError("the replay could not be carried out: it answered something else")
     return [str(line) for line in answer]
@@ -69,5 +70,5 @@ async def _replay_from_input(workflows: Sequence[type[Any]]) -> None:
     for entry in entries:
         history = WorkflowHistory.from_json(entry["id"], entry["history"])
         failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
-        answer.append(f"{type(failure).__name__}: {innermost_message(failure)}"[:300] if failure else "")
+        answer.append(shorten(f"{type(failure).__name__}: {innermost_message(failure)}", 300) if failure else "")
     print(json.dumps(answer), flush=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perdure.models.base import HistoryModel
 from perdure.models.forges import FORGES
+from perdure.text import shorten
 
 _URL = re.compile(
     r"(?P<repository>https?://[^/\s]+/[^/\s]+/[^/\s]+)/issues/(?P<number>[1-9][0-9]{0,9})(?:[/?#].*)?", re.IGNORECASE
@@ -53,7 +54,7 @@ class IssueName:
         Raises ValueError, with a message for people, for any other text."""
         match = _NUMBER.fullmatch(str(text).strip()) or _URL.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError(f"{str(text)[:200]!r} names no issue: write 12, #12 or https://…/issues/12")
+            raise ValueError(f"{shorten(str(text), 200)!r} names no issue: write 12, #12 or https://…/issues/12")
         return cls(int(match["number"]), match.groupdict().get("repository"))
 
     def may_belong_to(self, repository: str) -> bool:
@@ -89,9 +90,9 @@ class IssueQuery:
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1].strip()
         if not colon or kind not in ("label", "milestone", "search"):
-            raise ValueError(f'{text[:100]!r} names no issues: write label:bug, milestone:1.0 or search:"…"')
+            raise ValueError(f'{shorten(text, 100)!r} names no issues: write label:bug, milestone:1.0 or search:"…"')
         if not value or (kind != "search" and '"' in value) or len(value) > 200:
-            raise ValueError(f"{text[:100]!r} names no {kind}")
+            raise ValueError(f"{shorten(text, 100)!r} names no {kind}")
         return cls(kind, value)
 
 

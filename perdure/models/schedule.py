@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from perdure.models.base import HistoryModel
-from perdure.text import nearest
+from perdure.text import nearest, shorten
 
 DAY = 24 * 60
 """Minutes of a day."""
@@ -54,10 +54,10 @@ class Window:
         Raises ValueError, with a message for people, for a text that is none, or hours that never open.
         """
         if (match := _SHAPE.fullmatch(text.strip())) is None:
-            raise ValueError(f"{text[:60]!r} are no hours: write 23:00-07:00, or 23:00-07:00 Europe/Berlin")
+            raise ValueError(f"{shorten(text, 60)!r} are no hours: write 23:00-07:00, or 23:00-07:00 Europe/Berlin")
         opens, closes = _parse_minute_of_day(match[1], match[2]), _parse_minute_of_day(match[3], match[4])
         if opens == closes or (opens == DAY and closes == 0):
-            raise ValueError(f"{text[:60]} never opens: name two hours that differ")
+            raise ValueError(f"{shorten(text, 60)} never opens: name two hours that differ")
         zone_text = match[5] or ""
         offset_minutes, zone = parse_zone(zone_text)
         return cls(opens % DAY, closes, utc_offset_minutes=offset_minutes, zone=zone, zone_text=zone_text)
@@ -185,7 +185,7 @@ class RecurringTime:
         """
         if (match := _EVERY.fullmatch(text.strip())) is None:
             raise ValueError(
-                f"{text[:60]!r} says no days and time: write weekdays 23:00, or mon,thu 09:30 Europe/Berlin"
+                f"{shorten(text, 60)!r} says no days and time: write weekdays 23:00, or mon,thu 09:30 Europe/Berlin"
             )
         offset_minutes, zone = parse_zone(zone_text := match[4] or match[5] or "")
         days = frozenset[int]().union(*(_parse_days(word) for word in re.split(r"[\s,]+", match[1].lower()) if word))
@@ -230,7 +230,7 @@ class SingleTime:
         Raises ValueError, with a message for people, for a text that is none, or a year that no schedule knows.
         """
         if (match := _AT.fullmatch(text.strip())) is None:
-            raise ValueError(f"{text[:60]!r} is no time: write 23:00, 2026-11-23 23:00, or 23:00 Europe/Berlin")
+            raise ValueError(f"{shorten(text, 60)!r} is no time: write 23:00, 2026-11-23 23:00, or 23:00 Europe/Berlin")
         offset_minutes, zone = parse_zone(zone_text := match[6] or match[7] or "")
         day = None
         if match[1]:
@@ -287,7 +287,7 @@ def _parse_days(word: str) -> frozenset[int]:
     for name in (first, last) if dash else (first,):
         if name not in _SETS or (dash and len(_SETS[name]) > 1):
             hint = nearest(name, _SETS) or ": write weekdays, daily, weekends, or mon,thu"
-            raise ValueError(f"{name[:40]!r} is no day{hint}")
+            raise ValueError(f"{shorten(name, 40)!r} is no day{hint}")
     if not dash:
         return _SETS[first]
     (begin,), (end,) = _SETS[first], _SETS[last]

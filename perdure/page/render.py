@@ -150,7 +150,7 @@ async def form_text(request: web.Request, name: str) -> str:
 
 
 def age_text(since: datetime, until: datetime | None = None) -> str:
-    """Return how long ago something was, `just now`, `40 s`, `4 min`, `3 h`, or how long it took `until` then.
+    """Return how long ago something was, `just now`, `40 s`, `4m 00s`, `3h 05m`, or how long it took `until` then.
 
     As coarse as a page that is not sent again every second needs it.
     """

@@ -30,6 +30,7 @@ from perdure.page.render import (
 )
 from perdure.page.views import all_routes, delivery
 from perdure.page.views.activity import FEED, SharedFeed
+from perdure.text import shorten
 
 PORTS_TRIED = 50
 """Ports that are tried, from the wanted one on, where one is taken."""
@@ -124,7 +125,7 @@ async def _handle_errors(request: web.Request, handler: Handler) -> web.StreamRe
     except (RPCError, TimeoutError) as error:
         reason = error.message if isinstance(error, RPCError) else "it did not answer in time"
         fix = "perdure up starts it; the page goes on by itself"
-        return render(request, "error.html", status=502, what=f"Temporal: {reason[:200]}", where="", fix=fix)
+        return render(request, "error.html", status=502, what=f"Temporal: {shorten(reason, 200)}", where="", fix=fix)
 
 
 async def _serve_static(request: web.Request) -> web.Response:

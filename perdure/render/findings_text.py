@@ -25,7 +25,7 @@ from perdure.models.delivery.result_text import review_line
 from perdure.models.delivery.steps import Plan
 from perdure.render.formatting import visible_line, visible_text, wrap_visible
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, WARN
-from perdure.text import short_sha, span, visible
+from perdure.text import short_sha, shorten, span, visible
 
 _SHOWN_CASES = 20
 """Failing tests shown of one command; the whole report is an artifact."""
@@ -116,7 +116,7 @@ def promise_lines(report: TestReport | None, review: Review | None) -> list[str]
         mark = NEUTRAL if promise.justified else WARN if promise.answer is None else BAD
         lines.append(f"{mark} changed promise: {visible_line(promise.name, 200)}")
         lines += [f"    {visible_line(promise.justification, 400)}"] if promise.answer is not None else []
-        lines += [f"    {visible(line)[:200].rstrip()}" for line in promise.versions]
+        lines += [f"    {shorten(visible(line).rstrip(), 200)}" for line in promise.versions]
     return lines
 
 
@@ -207,7 +207,7 @@ def _format_place(file: str, line: int | None) -> str:
 def _shorten_text(text: str, *, last: bool = False) -> list[str]:
     """Return the first lines of a text, or the last ones, at most _SHOWN_LINES, and a line that says how many more
     there are."""
-    lines = [line.rstrip()[:400] for line in visible_text(text).strip("\n").splitlines()]
+    lines = [shorten(line.rstrip(), 400) for line in visible_text(text).strip("\n").splitlines()]
     if len(lines) <= _SHOWN_LINES:
         return lines
     more = f"… {len(lines) - _SHOWN_LINES} more lines"

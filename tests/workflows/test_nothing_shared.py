@@ -36,7 +36,7 @@ MODULES = ["workflows", *(found.name for found in pkgutil.iter_modules(workflows
 
 IMPORTED = {
     *("__future__", "collections.abc", "contextlib", "dataclasses", "difflib", "types", "typing"),
-    *("asyncio", "datetime", "perdure.models", "pydantic", "temporalio", "workflows"),
+    *("asyncio", "datetime", "perdure.models", "perdure.text", "pydantic", "temporalio", "workflows"),
 }
 """Packages whose modules may be imported whole: they read no clock, draw nothing and touch nothing outside."""
 

@@ -20,7 +20,7 @@ from perdure.models.config.preset import AGENT_NAME, Preset, find_version, is_ol
 from perdure.models.config.repository import BUILT_IN
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
-from perdure.text import nearest
+from perdure.text import nearest, shorten
 
 SHIPPED = Path(perdure.__file__).parent / "agents"
 
@@ -59,12 +59,12 @@ def read_preset(name: str, own_directory: Path | None = None) -> AgentPreset:
     if (file := files.get(name)) is None:
         known = [BUILT_IN, *sorted(files)]
         raise BadInput(
-            f"no agent is called {name[:60]!r} on this host{nearest(name, known)}",
+            f"no agent is called {shorten(name, 60)!r} on this host{nearest(name, known)}",
             fix=f"known here: {', '.join(known)}; docs/agents.md says how to add one",
         )
     if not AGENT_NAME.fullmatch(name) or name == BUILT_IN:
         raise BadInput(
-            f"{name[:60]!r} cannot be the name of a preset",
+            f"{shorten(name, 60)!r} cannot be the name of a preset",
             where=str(file),
             fix="rename the file: lower-case letters, digits and -" if name != BUILT_IN else "rename the file",
         )
@@ -131,7 +131,7 @@ def check_program(preset: Preset, path: str | None = None) -> ProgramCheck:
         return ProgramCheck(Path(program), problem=f"it does not say its version: {result.reason}", fix=install_hint)
     version = find_version(result.output)
     if preset.version.least and not version:
-        shown = " ".join(result.output.split())[:60]
+        shown = shorten(" ".join(result.output.split()), 60)
         return ProgramCheck(Path(program), problem=f"no version in what it says: {shown!r}", fix=install_hint)
     if preset.version.least and is_older(version, preset.version.least):
         return ProgramCheck(

@@ -27,6 +27,7 @@ from perdure.adapters.system.output import flood_reason, read_tail
 from perdure.models.checks.report import CommandResult, TestCase
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.text import shorten
 
 TEST_TAIL_CHARS = 8_000
 """Characters of a test command's output that its result keeps, from the end: the fix step reads them, and no runner's
@@ -160,7 +161,7 @@ def _check_agreement(earlier: tuple[TestCase, ...], final: tuple[TestCase, ...])
             and case_key(case) not in failed
             and (case.file in files or case_key(case) in reported)
         ):
-            raise BadReport(f"two reports were written, and they disagree about {case.name[:100]}")
+            raise BadReport(f"two reports were written, and they disagree about {shorten(case.name, 100)}")
 
 
 def _decide_verdict(ended: _EndedCommand) -> tuple[str, str]:

@@ -21,7 +21,7 @@ import junitparser
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
-from perdure.text import cut_middle
+from perdure.text import cut_middle, shorten
 
 JUNIT_DEPTH = 500
 """Levels to which elements of a report may be nested: nested suites are some ten deep, and expat keeps a hundred bytes
@@ -123,7 +123,7 @@ class _TestcaseParser:
         Raises BadReport where the root is not JUnit's, or elements are nested deeper than JUNIT_DEPTH.
         """
         if not self._open and tag not in ("testsuites", "testsuite"):
-            raise BadReport(f"the report is not JUnit: its root is <{tag[:40]}>")
+            raise BadReport(f"the report is not JUnit: its root is <{shorten(tag, 40)}>")
         if len(self._open) >= JUNIT_DEPTH:
             raise BadReport(f"the report is nested deeper than {JUNIT_DEPTH} elements")
         outer = self._open[-1] if self._open else None

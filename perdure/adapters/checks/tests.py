@@ -25,6 +25,7 @@ from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
+from perdure.text import shorten
 
 TEST_SCRIPT_BYTES = 100_000
 """Bytes of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be
@@ -144,7 +145,7 @@ class _CommandRerun:
         reports, call = await _prepare_invocation(self._place, self._test, label, case)
         if call is None:
             return None
-        self._on_progress(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
+        self._on_progress(f"{self._test.name}: again" + (f", alone: {shorten(case.name, 100)}" if case else ""))
         if self._renew is not None:
             await in_thread(self._renew)
         result = await _run_invocation(self._place, self._test, label, reports, call, self._remaining_s)

@@ -19,6 +19,7 @@ from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
+from perdure.text import shorten
 
 FAILURES_NAMED = 10
 """Failing tests named in a verdict; the others are in the report."""
@@ -100,7 +101,7 @@ def verdict_of(report: TestReport) -> TestVerdict:
         passed=_passed_count(findings.cases) if findings.cases else None,
         failed=len(findings.new_cases) + len(findings.known_cases) if findings.cases else None,
         failures=tuple(name[:_NAME_CHARS] for name in names[:FAILURES_NAMED]),
-        summary=_summary_line(findings, report)[:_SUMMARY_CHARS],
+        summary=shorten(_summary_line(findings, report), _SUMMARY_CHARS),
         new_failures=len(findings.new_cases) + len(findings.new_red_commands)
         if is_compared and not undecidable
         else None,
@@ -110,7 +111,7 @@ def verdict_of(report: TestReport) -> TestVerdict:
         undecidable=undecidable,
         tampered=len(tampered) + len(tricks),
         fingerprint=_failure_fingerprint(findings, tampered, tricks) if is_red else "",
-        experiment=experiment.summary_line[:_SUMMARY_CHARS] if experiment is not None else "",
+        experiment=shorten(experiment.summary_line, _SUMMARY_CHARS) if experiment is not None else "",
         promises=len(experiment.changed_promises) if experiment is not None else 0,
         promised=tuple(
             red_command[:_NAME_CHARS]

@@ -13,7 +13,7 @@ from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.limits import NAME_CHARS
-from perdure.text import valid_text
+from perdure.text import shorten, valid_text
 
 BACKLOG_TRAILER = "Perdure-Backlog"
 
@@ -40,7 +40,7 @@ class IntegrationBranch:
         way, it shares no commit with the base, or it holds commits of others that nobody asked for. Raises ForgeRefused
         or ForgeUnavailable when it cannot be fetched.
         """
-        shown, where = self.branch[:NAME_CHARS], redact(self.vault.url)
+        shown, where = shorten(self.branch, NAME_CHARS), redact(self.vault.url)
         if not is_branch_name(self.vault, self.branch):
             raise InvalidRequest(f"branch: {shown!r} cannot be a branch's name", where=where)
         if self.branch in (self.base, heads.default):
@@ -132,7 +132,7 @@ def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> Replay
         if merged.conflicts:
             more = f" and {len(merged.conflicts) - _MAX_PATHS} more" if len(merged.conflicts) > _MAX_PATHS else ""
             paths = ", ".join(valid_text(path) for path in merged.conflicts[:_MAX_PATHS])
-            return ReplayResult(problem=f"{_describe_commit(vault, commit)} conflicts in {paths[:300]}{more}")
+            return ReplayResult(problem=f"{_describe_commit(vault, commit)} conflicts in {shorten(paths, 300)}{more}")
         tip = _copy_commit(vault, commit, merged.tree, tip)
     return ReplayResult(tip, len(lines))
 
@@ -163,4 +163,4 @@ def _describe_commit(vault: Vault, commit: str) -> str:
     `a commit (…)`."""
     log_format = f"--format=%(trailers:key={ITEM_TRAILER},valueonly,separator=%x2C)%x00%s"
     item, _, subject = vault.git.text("log", "-1", log_format, "--end-of-options", commit).partition("\0")
-    return f'{item or "a commit"} ("{subject[:80]}", {commit[:7]})'
+    return f'{item or "a commit"} ("{shorten(subject, 80)}", {commit[:7]})'

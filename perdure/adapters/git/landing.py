@@ -19,7 +19,7 @@ from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
 from perdure.models.ids import branch_name
-from perdure.text import valid_text
+from perdure.text import shorten, valid_text
 
 LANDED, OURS = "landed", "this-delivery"
 """The names of the two sides in the marks of a conflict and in git's messages about it."""
@@ -271,7 +271,7 @@ def describe_landed(vault: Vault, base: str, onto: str, branch: str, merged: Mer
 
 def _conflict_section(merged: MergeResult) -> str:
     """Return the part about conflicts: the paths, what the marks in the files mean, and git's messages."""
-    paths = [f"- {path[:200]}" for path in merged.conflicts[:_PATHS]]
+    paths = [f"- {shorten(path, 200)}" for path in merged.conflicts[:_PATHS]]
     if (more := len(merged.conflicts) - _PATHS) > 0:
         paths.append(f"- and {more} more: search for the marks")
     marks = (

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from perdure.adapters.system.bounded import TextTooLarge, parse_toml
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
-from perdure.text import nearest
+from perdure.text import nearest, shorten
 
 PLACE_CHARS_TRIED = 1024 * 1024
 """Characters that are parsed again to find a key's line for an error message, a quarter of a second; beyond that the
@@ -121,7 +121,7 @@ def describe_problem(problem: Mapping[str, Any]) -> str:
     written = problem.get("input")
     if problem["type"] == "value_error" or isinstance(written, dict | list):
         return message
-    return f"{message}, not {written!r}"[:300]
+    return shorten(f"{message}, not {written!r}", 300)
 
 
 def _allowed_range(field: FieldInfo) -> str:

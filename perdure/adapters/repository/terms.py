@@ -26,7 +26,7 @@ from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
 from perdure.models.issue import ForgeIssue, IssueComment, IssueName
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Kind, Phase
-from perdure.text import one_line, valid_text
+from perdure.text import one_line, shorten, valid_text
 
 NO_KIND = "change"
 """In place of {kind} where nobody classified the request: a plan came with it, or no plan is wanted."""
@@ -49,7 +49,7 @@ def branch_name(
     parts = re.split(r"(\{[a-z]+\})", template)  # not str.format: a width in it would be obeyed
     if any(("{" in part or "}" in part) and part not in values for part in parts):
         raise InvalidRequest(
-            f"git.branch: {template[:NAME_CHARS]!r} has a place that is not known here",
+            f"git.branch: {shorten(template, NAME_CHARS)!r} has a place that is not known here",
             where=where,
             fix="use {id}, {kind}, {slug} and {issue}",
         )
@@ -124,7 +124,7 @@ class BranchBase:
         with commits that are not this delivery's. An existing branch is fetched for this: raises ForgeRefused or
         ForgeUnavailable when it cannot be.
         """
-        shown = name[:NAME_CHARS]
+        shown = shorten(name, NAME_CHARS)
         if not is_branch_name(self.vault, name):
             return f"{shown!r} cannot be a branch's name"
         if name in (self.base, self.heads.default):
@@ -287,7 +287,7 @@ def _check_allowed(path: Path | None, allowed: Sequence[str]) -> None:
     if not path.is_absolute() or "%" in str(path) or not any(inside):
         raise InvalidRequest(
             "repository: a path of the worker's host counts only in requests that come from its PERDURE_HOME",
-            where=str(path)[:200],
+            where=shorten(str(path), 200),
             fix=f"submit with perdure deliver there, or name a URL; {_ALLOW}",
         )
 

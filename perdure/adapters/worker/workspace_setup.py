@@ -37,6 +37,7 @@ from perdure.models.base import HistoryModel
 from perdure.models.config.repository import SandboxGrade, parse_duration
 from perdure.models.delivery.turn import Contract
 from perdure.models.ids import cache_name, checkout_name
+from perdure.text import shorten
 
 ENVIRONMENT_POLL_S = 0.2
 """Seconds between two looks whether another delivery's setup of the same files has ended; to wait for it wins
@@ -258,7 +259,7 @@ async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None
             context.commands,
             parse_duration(setup.timeout),
             context.home.workspace(workspace.delivery) / "logs",
-            lambda line: update_heartbeat(doing=line[:80]),
+            lambda line: update_heartbeat(doing=shorten(line, 80)),
             inside=context.inside,
             reach=Reach(setup.hosts, frozenset(load_host_config(context.env).setup_hosts)),
             lock=context.lease.sandbox_lock,

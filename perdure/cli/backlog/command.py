@@ -18,6 +18,7 @@ from perdure.models.errors import BadInput
 from perdure.render.backlog.drawing import FORMATS, draw_graph
 from perdure.render.backlog.report import backlog_report_lines, render_backlog_page
 from perdure.render.backlog.text import status_lines
+from perdure.text import shorten
 
 
 def status(id: str, watch: bool, json: bool) -> None:
@@ -58,7 +59,7 @@ def graph(id: str, format: str, json: bool) -> None:
     """
     if format not in FORMATS:
         fix = suggest_name("--format", format, list(FORMATS))
-        raise BadInput(f"there is no format {format[:60]!r}", where="--format", fix=fix)
+        raise BadInput(f"there is no format {shorten(format, 60)!r}", where="--format", fix=fix)
     screen = Screen(json=json)
     progress = run_with_backlog(screen, id, lambda backlog: backlog.progress())
     drawing = draw_graph(progress, format)

@@ -26,7 +26,7 @@ from perdure.render.decision_lines import (
     resolve_choice,
 )
 from perdure.render.step_lines import GOOD
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 if TYPE_CHECKING:
     from perdure.client import DecisionReply, Delivery
@@ -160,7 +160,7 @@ def _run_decision(
             raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
         fix = " or ".join(commands_for_decision(pending_decision, delivery.id))
         if target and target != pending_decision.target:
-            what = f"it waits for {pending_summary(pending_decision)}; not for {target[:64]}"
+            what = f"it waits for {pending_summary(pending_decision)}; not for {shorten(target, 64)}"
             raise BadInput(what, where="--of", fix=fix)
         if decision not in pending_decision.options:
             what = f"{decision} does not decide this: {pending_summary(pending_decision)}"

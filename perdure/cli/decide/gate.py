@@ -31,7 +31,7 @@ from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
 from perdure.render.decision_lines import commands_for_decision, pending_details, pending_summary, test_report_lines
 from perdure.render.step_lines import GOOD, WARN
-from perdure.text import one_line, visible
+from perdure.text import one_line, shorten, visible
 
 LATER_KEY = "l"
 _KEY_LABELS = {
@@ -234,7 +234,7 @@ async def _find_pending_plan(delivery: Delivery, target: str) -> PendingDecision
         raise BadInput(f"no plan waits: {pending_summary(pending_decision)}", where=delivery.id, fix=fix)
     if target and target != pending_decision.target:
         raise BadInput(
-            f"it waits for {pending_summary(pending_decision)}; not for {target[:64]}",
+            f"it waits for {pending_summary(pending_decision)}; not for {shorten(target, 64)}",
             where="--of",
             fix=f"--of {pending_decision.target}",
         )

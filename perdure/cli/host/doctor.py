@@ -51,7 +51,7 @@ from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
-from perdure.text import pluralise
+from perdure.text import pluralise, shorten
 
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
@@ -226,7 +226,7 @@ def check_deliveries() -> list[Checkup]:
             for stuck_workflow in run_coroutine(list_stuck())
         ]
     except RPCError as error:
-        return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
+        return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {shorten(error.message, 100)}")]
     except PerdureError:
         return []
 
@@ -285,7 +285,9 @@ def check_agents() -> list[Checkup]:
     chosen_names = {getattr(steps, step).agent for step in AGENTIC} | {os.environ.get("PERDURE_AGENT", "").strip()}
     checkups, all_agents = [], list_agents()
     for name in sorted(chosen_names - {agent["name"] for agent in all_agents} - {"", BUILT_IN}):
-        checkups.append(Checkup("agents", MISSING, f"no agent is called {name[:60]!r}", "perdure agents lists them"))
+        checkups.append(
+            Checkup("agents", MISSING, f"no agent is called {shorten(name, 60)!r}", "perdure agents lists them")
+        )
     for agent in all_agents[1:]:
         if agent["fix"] and (agent["program"] or agent["name"] in chosen_names or not agent["title"]):
             mark = MISSING if agent["name"] in chosen_names else NOTE

@@ -26,7 +26,7 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.lists import format_event
 from perdure.render.progress_lines import REWOUND
-from perdure.text import visible
+from perdure.text import shorten, visible
 
 if TYPE_CHECKING:
     from perdure.models.events import Event
@@ -129,7 +129,7 @@ def _parse_step(text: str) -> str:
     name = "implement" if name == "build" else name
     if name not in step_names:
         raise BadInput(
-            f"no model works in a step {text[:60]!r}", where="--step", fix=suggest_name("", name, step_names)
+            f"no model works in a step {shorten(text, 60)!r}", where="--step", fix=suggest_name("", name, step_names)
         )
     return name
 

@@ -14,7 +14,7 @@ from perdure.cli.request.repository import origin_url
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
 from perdure.models.forges import forge_of_host, issue_sources
 from perdure.models.issue import IssueName, is_same_repository, mentioned_issues, parse_repository_address
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
@@ -56,7 +56,7 @@ def parse_issue_name(option: str | None, text: str | None) -> IssueName | None:
             return IssueName.parse(option)
         except ValueError:
             fix = "--issue 12, --issue '#12' or --issue https://github.com/OWNER/NAME/issues/12"
-            raise BadInput(f"{option[:100]!r} names no issue", where="--issue", fix=fix) from None
+            raise BadInput(f"{shorten(option, 100)!r} names no issue", where="--issue", fix=fix) from None
     if text is not None and "://" in text:
         try:
             return IssueName.parse(text)

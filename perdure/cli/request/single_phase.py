@@ -12,6 +12,7 @@ from perdure.models.delivery.steps import plan_title
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
+from perdure.text import shorten
 
 _FIXING_PHASES = (Phase.TEST, Phase.REVIEW)
 """Phases whose findings can be fixed; the others find nothing."""
@@ -22,7 +23,7 @@ def parse_phase(name: str) -> Phase:
     names = [phase.value for phase in Phase if phase is not Phase.LAND]  # that one comes with a backlog
     if (value := name.strip().lower()) not in names:
         raise BadInput(
-            f"unknown phase {name[:100]!r}", where="perdure run", fix=suggest_name("perdure run", value, names)
+            f"unknown phase {shorten(name, 100)!r}", where="perdure run", fix=suggest_name("perdure run", value, names)
         )
     return Phase(value)
 

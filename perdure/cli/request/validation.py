@@ -30,6 +30,7 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, invalid_phases_reason
+from perdure.text import shorten
 
 if TYPE_CHECKING:
     from perdure.adapters.git.target import TargetRepository
@@ -212,7 +213,9 @@ def parse_gates(text: str) -> tuple[str, ...]:
     for name in (name.strip().lower().replace("-", "_") for name in text.split(",") if name.strip()):
         name = "pull_request" if name == "pr" else name
         if name not in names:
-            raise BadInput(f"there is no gate {name[:60]!r}", where="--gate", fix=suggest_name("--gate", name, names))
+            raise BadInput(
+                f"there is no gate {shorten(name, 60)!r}", where="--gate", fix=suggest_name("--gate", name, names)
+            )
         gates.append(name)
     if not gates:
         raise BadInput("no gate was named", where="--gate", fix="--gate plan, pull_request, or both with a comma")
@@ -228,7 +231,7 @@ def parse_labels(labels: Sequence[str]) -> tuple[str, ...]:
     for name in distinct:
         if not 0 < len(name) <= LABEL_CHARS:
             fix = f"give it 1 to {LABEL_CHARS} characters: --label team-a"
-            raise BadInput(f"{name[:60]!r} cannot be a label", where="--label", fix=fix)
+            raise BadInput(f"{shorten(name, 60)!r} cannot be a label", where="--label", fix=fix)
     if len(distinct) > LABELS_MOST:
         raise BadInput(f"{len(distinct)} labels were given", where="--label", fix=f"at most {LABELS_MOST} go together")
     return distinct

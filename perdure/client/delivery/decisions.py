@@ -35,6 +35,7 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, short_run_id
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import DECISION_MODELS, VERDICTS, Inbox, NotCounted
+from perdure.text import shorten
 
 KEEP_TIMEOUT = timedelta(seconds=30)
 """Limit for storing a text, which takes milliseconds on a host that lives."""
@@ -99,7 +100,9 @@ class Decisions(ABC):
         """
         target = target or (await self.waits_for()).target
         sha256 = await self.store_text(plan)
-        return await self._send_decision("edit_plan", {"of": target, "plan": sha256, "title": title[:200], "by": by})
+        return await self._send_decision(
+            "edit_plan", {"of": target, "plan": sha256, "title": shorten(title, 200), "by": by}
+        )
 
     async def answer(self, text: str, target: str = "", *, by: str = "") -> DecisionReply:
         """Send the answer to the agent's question, which its next turn reads; return the delivery's reply."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.fold import ActivityRecord, RunHistory
 from perdure.client.history.runs import read_runs
-from perdure.client.history.state import apply_activity, steps_of
+from perdure.client.history.state import apply_activity, steps_of, turn_result_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.delivery.request import ResumePoint, RewindTargetInput, RewindTargetResult
@@ -22,6 +22,7 @@ from perdure.models.ids import BACKLOG_WORKFLOW, delivery_key
 from perdure.models.phases import Step
 from perdure.models.rules.gates import gate_question
 from perdure.models.rules.parallel_builds import has_landed_task
+from perdure.text import shorten
 
 _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0-9]{1,6}))?")
 
@@ -97,11 +98,9 @@ def _turn_of(run_id: str, act: ActivityRecord) -> TurnRecord:
     )
     if act.result is None:
         return turn
-    cost = (act.result.get("usage") or {}).get("cost_usd")
-    ending = str(act.result.get("summary", "")).partition(" · ")[2], str(act.result.get("checkpoint", ""))
-    return replace(
-        turn, summary=ending[0], checkpoint=ending[1], cost_usd=cost if isinstance(cost, float | int) else None
-    )
+    result = turn_result_of(act)
+    summary = result.summary.partition(" · ")[2]
+    return replace(turn, summary=summary, checkpoint=result.checkpoint, cost_usd=result.usage.cost_usd)
 
 
 def find_turn(candidates: Sequence[TurnRecord], text: str, *, where: str = "--to") -> TurnRecord:
@@ -114,16 +113,17 @@ def find_turn(candidates: Sequence[TurnRecord], text: str, *, where: str = "--to
     parsed = _PLACE.fullmatch(text.strip().lower().replace("-", "_"))
     step = {"build": "implement"}.get(parsed["step"], parsed["step"]) if parsed else ""
     of_step = [turn for turn in candidates if turn.step == step]
+    missing = f"there is no turn {shorten(text, 60)!r}"
     if parsed is None or not of_step:
         near = difflib.get_close_matches(text, [*dict.fromkeys(turn.step for turn in candidates), *places], 1, 0.5)
         fix = f"did you mean {near[0]}?" if near else "perdure turns shows them"
-        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=fix)
+        raise BadInput(missing, where=where, fix=fix)
     attempt = int(parsed["attempt"] or of_step[-1].attempt)
     number = int(parsed["turn"] or 1)
     matches = [turn for turn in of_step if (turn.attempt, turn.turn) == (attempt, number)]
     if not matches:
         near_by = min(of_step, key=lambda turn: (abs(turn.attempt - attempt), abs(turn.turn - number)))
-        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=f"the nearest one is {near_by.place}")
+        raise BadInput(missing, where=where, fix=f"the nearest one is {near_by.place}")
     return matches[0]
 
 

@@ -33,6 +33,7 @@ from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.models.phases import Step
+from perdure.text import shorten
 
 REQUEST_SHOWN = 200
 """Characters of a request's first line in the event that begins its delivery."""
@@ -62,7 +63,7 @@ def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
         return EventDraft(EventType.CONTINUED, {"by": "rewind"})
     if not first or run_history.previous_run_id:  # a fork begins with what another delivery has made
         return EventDraft(EventType.CONTINUED, {"by": "retry"})
-    first_line = _first_line(str(run_history.request.get("request") or ""))[:REQUEST_SHOWN]
+    first_line = shorten(_first_line(str(run_history.request.get("request") or "")), REQUEST_SHOWN)
     repository = str(run_history.request.get("repository") or "")
     return EventDraft(EventType.STARTED, {"repository": repository, "request": first_line})
 

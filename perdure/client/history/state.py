@@ -22,6 +22,7 @@ from perdure.models.delivery.summary import progress_of
 from perdure.models.delivery.turn import Ending, TurnResult
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
+from perdure.text import shorten
 
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -76,7 +77,7 @@ def _record_changes(
     if act.result is None:
         return changes | {
             "status": "cancelled" if act.failure == "cancelled" else "failed",
-            "summary": act.failure[:100],
+            "summary": shorten(act.failure, 100),
         }
     changes |= {"status": "done", "summary": str(act.result.get("summary", ""))}
     if act.activity == Step.COMMIT:

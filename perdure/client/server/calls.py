@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import PerdureError
 from perdure.models.limits import DECISION_ACCEPTED
+from perdure.text import shorten
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """Limit of one try of a query: a worker answers within milliseconds, a busy one in a second or two."""
@@ -122,7 +123,7 @@ async def run_on_host(
             schedule_to_start_timeout=start_within,
             schedule_to_close_timeout=within,
             retry_policy=_ONCE_MORE,
-            summary=summary[:100],
+            summary=shorten(summary, 100),
         )
     except ActivityFailureError as error:
         if isinstance(cause := error.cause, ApplicationError):

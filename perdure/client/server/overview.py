@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from perdure.client.server.view import RunDescription, describe_run, find_workflow, list_entry_of, pending_decision_of
 from perdure.models.delivery.decisions import PendingDecision
+from perdure.text import shorten
 
 LOOK_S = 1.0
 """Greatest age of rows before they are read again: a list of 200 takes a server some ten milliseconds."""
@@ -127,7 +128,7 @@ class Overview:
                 await self._read_rows()
             self.trouble = ""
         except RPCError as error:
-            self.trouble = error.message[:200] or error.status.name
+            self.trouble = shorten(error.message, 200) or error.status.name
         except TimeoutError:
             self.trouble = f"nothing within {ANSWER_S:.0f} s"
         self._last_look = time.monotonic()
@@ -191,7 +192,7 @@ def add_work_in_flight(row: OverviewRow, description: RunDescription, described_
     return replace(
         row,
         turn=turn if isinstance(turn, int) else 0,
-        doing=str(doing or activity.activity.replace("_", " "))[:200],
+        doing=shorten(str(doing or activity.activity.replace("_", " ")), 200),
         worker=activity.worker,
         attempt=activity.attempt,
         silent_since=heard if heard is not None and (described_at - heard).total_seconds() > SILENT_S else None,

@@ -15,6 +15,8 @@ from itertools import takewhile
 from operator import ne
 from typing import TypeVar
 
+from perdure.text import shorten
+
 TOUCHES_MOST = 20
 """Patterns of one item: what changes more places is named by the directories above them."""
 
@@ -39,13 +41,13 @@ def invalid_pattern_reason(pattern: str) -> str:
     """Return why a pattern is not valid, in one line: it is absolute, leaves the repository, excludes files, or names
     none; empty when it is valid."""
     if pattern.startswith(("/", "~", "\\\\")) or _DRIVE.match(pattern):
-        return f"{pattern[:80]!r} is absolute: write it from the repository's root, src/**"
+        return f"{shorten(pattern, 80)!r} is absolute: write it from the repository's root, src/**"
     if ".." in re.split(r"[/\\]", pattern):
-        return f"{pattern[:80]!r} leaves the repository"
+        return f"{shorten(pattern, 80)!r} leaves the repository"
     if pattern.startswith("!"):
-        return f"{pattern[:80]!r} takes back: name what it changes"
+        return f"{shorten(pattern, 80)!r} takes back: name what it changes"
     if not pattern.strip("/. ") or not pattern.isprintable():
-        return f"{pattern[:80]!r} names no files: write src/**, or ** for all"
+        return f"{shorten(pattern, 80)!r} names no files: write src/**, or ** for all"
     return ""
 
 

@@ -19,7 +19,7 @@ from perdure.models.checks.report import (
     TestCase,
     TestReport,
 )
-from perdure.text import one_line, pluralise
+from perdure.text import one_line, pluralise, shorten
 
 _NAMES_FOR_PEOPLE, _NAMES_IN_PROMPT = 4, 20
 _NAME_CHARS = 200
@@ -115,7 +115,7 @@ def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFaul
 def join_short_names(names: Sequence[str]) -> str:
     """Return the first four distinct names joined by commas, each without what stands before `::`, and "…" when there
     are more."""
-    short = list(dict.fromkeys(name.rsplit("::", 1)[-1][:_NAME_CHARS] for name in names))
+    short = list(dict.fromkeys(shorten(name.rsplit("::", 1)[-1], _NAME_CHARS) for name in names))
     return ", ".join(short[:_NAMES_FOR_PEOPLE]) + (", …" if len(short) > _NAMES_FOR_PEOPLE else "")
 
 
@@ -123,7 +123,7 @@ def _join_for_prompt(names: Sequence[str]) -> str:
     """Return the first 20 names joined by commas, each cut to 200 characters, and the number of the others: for a
     prompt."""
     more = f" and {len(names) - _NAMES_IN_PROMPT} more" if len(names) > _NAMES_IN_PROMPT else ""
-    return ", ".join(name[:_NAME_CHARS] for name in names[:_NAMES_IN_PROMPT]) + more
+    return ", ".join(shorten(name, _NAME_CHARS) for name in names[:_NAMES_IN_PROMPT]) + more
 
 
 def _failing_tests_text(names: Sequence[str], base: str) -> str:

@@ -19,6 +19,7 @@ from perdure.models.config.repository import (
     parse_duration,
 )
 from perdure.models.limits import DEFAULTS, SANDBOX_DISK, SANDBOX_PROCESSES
+from perdure.text import shorten
 
 
 class CommandLimits(Settings):
@@ -103,7 +104,9 @@ class PageSettings(Settings):
         """Return the address without a slash at its end; an empty one is allowed. Raises ValueError when it is more
         than scheme, host and port."""
         if address and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", address, re.ASCII):
-            raise ValueError(f'"{address[:80]}" is no address of a page: write https://HOST, and nothing behind it')
+            raise ValueError(
+                f'"{shorten(address, 80)}" is no address of a page: write https://HOST, and nothing behind it'
+            )
         return address.rstrip("/")
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from perdure.models.config.repository import Settings
-from perdure.text import nearest
+from perdure.text import nearest, shorten
 
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 """Names of presets: the file's name without `.toml`."""
@@ -108,7 +108,7 @@ class ResultSelectors(Settings):
 def _check_version(version: str) -> str:
     """Return the version itself; empty is allowed. Raises ValueError for a text that is not numbers with dots."""
     if version and not _VERSION.fullmatch(version):
-        raise ValueError(f"{version[:40]!r} is no version: write numbers with dots, such as 2.1")
+        raise ValueError(f"{shorten(version, 40)!r} is no version: write numbers with dots, such as 2.1")
     return version
 
 
@@ -178,7 +178,7 @@ class Preset(Settings):
         """Return the wire itself. Raises ValueError, with the nearest name, for an API that the proxy does not
         speak."""
         if isinstance(wire, str) and wire not in WIRES:
-            raise ValueError(f"no proxy speaks {wire[:40]!r}{nearest(wire, WIRES)}; known: {', '.join(WIRES)}")
+            raise ValueError(f"no proxy speaks {shorten(wire, 40)!r}{nearest(wire, WIRES)}; known: {', '.join(WIRES)}")
         return wire
 
     @field_validator("network")
@@ -205,7 +205,7 @@ class Preset(Settings):
         printable."""
         for path in paths:
             if path.startswith("/") or ".." in path.split("/") or not path.isprintable() or not path:
-                raise ValueError(f"{path[:80]!r} is no path below the agent's home")
+                raise ValueError(f"{shorten(path, 80)!r} is no path below the agent's home")
         return paths
 
     @model_validator(mode="after")

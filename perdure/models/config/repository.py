@@ -183,11 +183,11 @@ class TestsSettings(Settings):
         """Return the patterns themselves. Raises ValueError for one that names no path of the repository or is too
         long."""
         for pattern in patterns:
-            body = pattern.removeprefix("!")
+            body, shown = pattern.removeprefix("!"), shorten(pattern, 80)
             if not body.strip("/ ") or body.startswith("#") or ".." in body.split("/") or not pattern.isprintable():
-                raise ValueError(f'"{pattern[:80]}" names no path of the repository: write a pattern as in .gitignore')
+                raise ValueError(f'"{shown}" names no path of the repository: write a pattern as in .gitignore')
             if len(pattern) > SIDE_PATTERN_CHARS:
-                raise ValueError(f'"{pattern[:80]}…" has more than {SIDE_PATTERN_CHARS} characters')
+                raise ValueError(f'"{shown}" has more than {SIDE_PATTERN_CHARS} characters')
         return patterns
 
 

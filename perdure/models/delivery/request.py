@@ -22,7 +22,7 @@ from perdure.models.ids import SCHEDULED_ID, delivery_key
 from perdure.models.issue import IssueName
 from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
 from perdure.models.phases import Phase, Step, needs_no_request
-from perdure.text import nearest
+from perdure.text import nearest, shorten
 
 
 class ForkedFrom(HistoryModel):
@@ -204,7 +204,9 @@ class DeliveryRequest(UserInputModel):
         """
         if self.issue is not None:
             if not IssueName.parse(self.issue).may_belong_to(self.repository):
-                raise ValueError(f"issue: {str(self.issue)[:200]} is not an issue of {self.repository[:200]}")
+                raise ValueError(
+                    f"issue: {shorten(str(self.issue), 200)} is not an issue of {shorten(self.repository, 200)}"
+                )
         elif not self.request.strip() and needs_no_request(self.phases, self.branch, self.plan):
             pass
         elif "request" not in self.model_fields_set:

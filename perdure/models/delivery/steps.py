@@ -22,7 +22,7 @@ from perdure.models.checks.report import Classification, Review
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
-from perdure.text import cut_bytes, one_line, pluralise
+from perdure.text import cut_bytes, one_line, pluralise, shorten
 
 
 class Part(UserInputModel):
@@ -270,7 +270,9 @@ def plan_title(plan: str) -> str:
     """Return the title of a plan, given as JSON or Markdown: its title, else its first line with a letter or digit,
     else `Carry out the plan`; at most 200 characters."""
     try:
-        return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
+        return shorten(Plan.model_validate_json(plan).title, _TITLE_CHARS)
     except ValueError:
         lines = (line.strip().lstrip("#").strip() for line in plan.splitlines())
-        return next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan")[:_TITLE_CHARS]
+        return shorten(
+            next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan"), _TITLE_CHARS
+        )

@@ -18,7 +18,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import digest
 from perdure.models.issue import IssueName, is_same_repository
 from perdure.models.rules.dependencies import find_cycle, no_place_reason
-from perdure.text import nearest, one_line
+from perdure.text import nearest, one_line, shorten
 
 OTHER_ITEMS = "a backlog of other items"
 
@@ -92,7 +92,7 @@ def invalid_item_reason(item: BacklogItem, items: Mapping[str, BacklogItem], rep
     if unknown := next((id for id in item.depends_on if id not in items), ""):
         return f"depends_on: there is no item {unknown}{nearest(unknown, items)}"
     if item.issue is not None and repository and not IssueName.parse(item.issue).may_belong_to(repository):
-        return f"issue: {str(item.issue)[:200]} is not an issue of {repository[:200]}"
+        return f"issue: {shorten(str(item.issue), 200)} is not an issue of {shorten(repository, 200)}"
     return ""
 
 
@@ -170,7 +170,7 @@ def _conflicting_terms(existing: BacklogRequest, sent: BacklogRequest) -> str:
     """Return, in words, how the existing backlog differs from the one that was sent in repository, base, branch, way to
     land or query for issues, whichever comes first; empty: in none."""
     if not is_same_repository(existing.repository, sent.repository):
-        return f"a backlog of another repository, {existing.repository[:200]}"
+        return f"a backlog of another repository, {shorten(existing.repository, 200)}"
     if (existing.base, existing.branch) != (sent.base, sent.branch):
         return "a backlog of another base or branch"
     if existing.land != sent.land:

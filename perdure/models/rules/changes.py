@@ -35,7 +35,7 @@ def change_refusal(
     if change == "add":
         return _add_refusal(state, item_state, item, repository)
     if item_state is None:
-        return f"there is no item {id[:60]}{nearest(id[:60], state.items)}"
+        return f"there is no item {shorten(id, 60)}{nearest(id[:60], state.items)}"
     match change:
         case "edit":
             return _edit_refusal(state, item_state, item, repository)
@@ -324,4 +324,6 @@ def apply_item_end(
         if delivery_end.reason == Reason.FORGE_REFUSED and item_state.landing.seq and not state.hold_reason:
             # The branch is gone, put back or protected: whatever else is built could not land there either. The message
             # is put in whole, once for all items: it has the command that brings the branch back.
-            state.hold_reason = f"held: {id} could not land: {delivery_end.message[:END_MESSAGE_CHARS] or message}"
+            state.hold_reason = (
+                f"held: {id} could not land: {shorten(delivery_end.message, END_MESSAGE_CHARS) or message}"
+            )

@@ -17,6 +17,7 @@ from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import NOTES_KEPT
+from perdure.text import shorten
 
 UNREAD_BYTES_KEPT = 256 * 1024
 """Of all messages that no turn has read: eight turns take them, and the state still fits into one payload of a new
@@ -148,9 +149,8 @@ class Inbox:
             return
         texts = [*(pending.text for pending in state.messages.pending), message.text]
         if sum(len(text.encode()) for text in texts) > UNREAD_BYTES_KEPT:
-            self._add_note(
-                f"words did not fit behind {len(state.messages.pending)} that no turn has read yet: {message.text[:60]}"
-            )
+            waiting, shown = len(state.messages.pending), shorten(message.text, 60)
+            self._add_note(f"words did not fit behind {waiting} that no turn has read yet: {shown}")
             return
         state.messages.count += 1
         state.messages.ids = (*state.messages.ids, message.id)[-MESSAGE_IDS_KEPT:] if message.id else state.messages.ids
@@ -210,7 +210,7 @@ class Inbox:
     def _add_note(self, text: str) -> None:
         """Add a note for people to the state, cut at 300 characters; beyond NOTES_KEPT notes it is dropped."""
         if len(self.state.notes) < NOTES_KEPT:
-            self.state.notes += (text[:300],)
+            self.state.notes += (shorten(text, 300),)
 
     def _parse_decision(self, name: str, raw: Any) -> decisions.DecisionUpdate:
         """Return the decision that an update of this name brought. Raises NotCounted for one that is not valid."""
@@ -273,11 +273,11 @@ class Inbox:
             return
         answer = " ".join(decision.answer.split()).lower()
         if question.kind is decisions.QuestionKind.YES_NO and answer not in ("yes", "no"):
-            raise NotCounted(f"answer: {decision.answer[:60]!r} is neither yes nor no")
+            raise NotCounted(f"answer: {shorten(decision.answer, 60)!r} is neither yes nor no")
         if question.kind is decisions.QuestionKind.CHOICE and answer not in [
             choice.lower() for choice in question.choices
         ]:
-            raise NotCounted(f"answer: {decision.answer[:60]!r} is none of {' / '.join(question.choices)}")
+            raise NotCounted(f"answer: {shorten(decision.answer, 60)!r} is none of {' / '.join(question.choices)}")
 
     def _add_budget(self, increase: decisions.AddBudget) -> str:
         """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender that
@@ -336,7 +336,7 @@ def delivery_attached(request: DeliveryRequest, delivery_id: str, run_id: str) -
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        request=request.caption[:200],
+        request=shorten(request.caption, 200),
         issue=request.issue_number,
     )
 
@@ -348,10 +348,10 @@ def conflicting_delivery(existing: DeliveryRequest, sent: DeliveryRequest) -> st
     Compared are the repository and the issue, and without an issue the text: `me/calc` and `you/calc` share ids.
     """
     if not is_same_repository(existing.repository, sent.repository):
-        return f"another repository, {existing.repository[:200]}"
+        return f"another repository, {shorten(existing.repository, 200)}"
     is_other_issue = existing.issue_number != sent.issue_number
     if is_other_issue or (sent.issue_number is None and existing.caption != sent.caption):
-        return f"another request there: {existing.caption[:80]}"
+        return f"another request there: {shorten(existing.caption, 80)}"
     return ""
 
 

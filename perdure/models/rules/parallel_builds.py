@@ -18,7 +18,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.ids import digest
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Phase
-from perdure.text import money, pluralise
+from perdure.text import money, pluralise, shorten
 
 
 def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
@@ -32,7 +32,7 @@ def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
     tasks = tuple(
         PlannedTask(
             number=number,
-            title=" ".join(task.title.split())[:100],
+            title=shorten(" ".join(task.title.split()), 100),
             details=_task_text(number, task),
             role=task.role or "",
             after=tuple(sorted(predecessors[number])),

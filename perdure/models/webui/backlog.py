@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from perdure.models.backlog.request import BacklogRequest
@@ -74,13 +75,16 @@ def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
     return "\n".join([*head, *_fit_rows(rows, len(order), _TABLE_BYTES)])
 
 
-def count_phases(items: Iterable[ItemView]) -> str:
-    """Return how many items are in each phase, in the order of SHOWN and without empty phases: `3 landed · 2 building ·
-    1 waits for you`."""
-    phases = [item.phase for item in items]
-    counts = [(phase, phases.count(phase)) for phase in SHOWN]
-    labels = {"waits": "waits for you", "after": "after others"}
-    return " · ".join(f"{number} {labels.get(phase, phase)}" for phase, number in counts if number)
+_PHASE_LABELS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
+
+
+def count_phases(items: Iterable[ItemView], order: Sequence[str] = SHOWN) -> str:
+    """Return how many items are in each phase, in this order and without empty phases: `3 landed · 2 building · 1 waits
+    for you`."""
+    counts = Counter(item.phase for item in items)
+    return " · ".join(
+        pluralise(counts[phase], *_PHASE_LABELS.get(phase, (phase, phase))) for phase in order if counts[phase]
+    )
 
 
 def _sort_items(items: Iterable[ItemView]) -> list[ItemView]:

@@ -21,7 +21,7 @@ from perdure.models.delivery.summary import local_repository
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import money, one_line, span, visible
+from perdure.text import money, one_line, shorten, span, visible
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
 _BACKTICK = "\\u0060"
@@ -30,18 +30,16 @@ _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 
 def escape_line(text: str, limit: int) -> str:
-    """Return a text on one line with all markup escaped, safe in a table too; only its first `limit` characters, with
-    "…" when there were more."""
-    line = one_line(text, len(text))
-    safe = _FRACTION.sub("&#47;", _MARKUP.sub(lambda match: "\\" + match[0], line[:limit]))
-    return safe + ("…" if len(line) > limit else "")
+    """Return a text on one line with all markup escaped, safe in a table too; at most `limit` characters of it, "…" the
+    last one when there were more."""
+    return _FRACTION.sub("&#47;", _MARKUP.sub(lambda match: "\\" + match[0], one_line(text, limit)))
 
 
 def code_span(name: str, limit: int = 300) -> str:
     """Return a name as a Markdown code span, without characters that could end it (Git allows a backtick in a branch),
     cut to `limit` characters."""
     cleaned = re.sub(r"[`|\n\t]", "", visible(name)).strip()
-    return f"`{cleaned[:limit]}{'…' if len(cleaned) > limit else ''}`" if cleaned else "``"
+    return f"`{shorten(cleaned, limit)}`"
 
 
 def page_link(page: str, kind: str, id: str) -> list[str]:

@@ -20,7 +20,7 @@ from perdure.page.render import form_text, perdure_of, person_of, redirect_with_
 from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.report import item_state
 from perdure.render.backlog.text import PHASE_MARKS, PHASE_ORDER
-from perdure.text import short_sha
+from perdure.text import short_sha, shorten
 
 _MESSAGES = {
     "hold": "nothing further begins until it is resumed",
@@ -122,7 +122,8 @@ def _parse_priority(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadInput(f"{text[:20]!r} is no priority", fix=f"-{PRIORITY_MOST} to {PRIORITY_MOST}") from None
+        what = f"{shorten(text, 20)!r} is no priority"
+        raise BadInput(what, fix=f"-{PRIORITY_MOST} to {PRIORITY_MOST}") from None
 
 
 def _backlog_of(request: web.Request) -> Backlog:

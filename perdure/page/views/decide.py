@@ -17,7 +17,7 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from perdure.page.render import delivery_of, path_part, person_of, redirect_with_message, render
 from perdure.render.decision_lines import explain_invalid_answer, pending_details, resolve_answer
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 Fields = dict[str, str]
 
@@ -147,7 +147,7 @@ async def _send_budget(delivery: Delivery, target: str, fields: Fields, by: str)
     """
     usd, tokens = _parse_number(fields, "usd"), _parse_number(fields, "tokens")
     if tokens != int(tokens):
-        raise BadInput(f"{fields['tokens'][:40]!r} is no number of tokens", where="tokens")
+        raise BadInput(f"{shorten(fields['tokens'], 40)!r} is no number of tokens", where="tokens")
     return await delivery.add_budget(usd, int(tokens), fields.get("time") or None, target, by=by, id=f"page-{target}")
 
 
@@ -162,7 +162,7 @@ def _parse_number(fields: Fields, name: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadInput(f"{text[:40]!r} is no number", where=name, fix="such as 5")
+        raise BadInput(f"{shorten(text, 40)!r} is no number", where=name, fix="such as 5")
     return number
 
 

@@ -16,6 +16,7 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import DELIVERY_WORKFLOW
 from perdure.models.phases import Phase
 from perdure.page.render import age_text, overview_of, path_part, perdure_of, render, stream_part
+from perdure.text import shorten
 
 _FRESH_S, _PATIENCE_S = 2.0, 0.025
 """The greatest age of rows as the page is opened, and the time it waits for a newer look: one at hundreds of deliveries
@@ -134,7 +135,7 @@ async def show_history(request: web.Request) -> web.StreamResponse:
     try:
         rows = await list_newest(client, SHOWN, clause, kind)
     except RPCError as error:
-        raise BadInput(f"Temporal cannot search for that: {error.message[:300]}", where="query") from None
+        raise BadInput(f"Temporal cannot search for that: {shorten(error.message, 300)}", where="query") from None
     return render(
         request, "history.html", rows=rows, asked=query, statuses=list(Status), shown=SHOWN, kind=kind.lower()
     )

@@ -14,6 +14,7 @@ from perdure.client.yaml_files import parse_backlog_file
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render
+from perdure.text import shorten
 
 PATIENCE = timedelta(seconds=5)
 """The time to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
@@ -136,7 +137,7 @@ def _parse_number(name: str, text: str) -> int | float:
     try:
         return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
-        raise BadInput(f"{name}: {text[:40]!r} is no number") from None
+        raise BadInput(f"{name}: {shorten(text, 40)!r} is no number") from None
 
 
 def _make_field(name: str, shape: Mapping[str, Any], description: str, needed: bool) -> FormField:

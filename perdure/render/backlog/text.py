@@ -4,13 +4,13 @@ functions."""
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.limits import END_MESSAGE_CHARS
+from perdure.models.webui.backlog import count_phases
 from perdure.render.decision_lines import commands_for_decision
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
 from perdure.text import money, one_line, pluralise, short_sha, span
@@ -23,7 +23,6 @@ PHASE_ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "r
 """The phases in the order in which `status` shows them; what waits for a person has a table of its own."""
 
 _HEADLINE_PHASES = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", *_CLOSED_PHASES)
-_PHASE_LABELS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
 PHASE_MARKS = {
     "landed": GOOD,
     "failed": BAD,
@@ -38,13 +37,8 @@ _LINE_WIDTH = 88
 
 def headline(progress: BacklogProgress) -> str:
     """Return the backlog in one line: `night  8 items · 3 landed · 2 building        $6.20 of $40.00`."""
-    counts = Counter(view.phase for view in progress.items)
-    parts = [pluralise(len(progress.items), "item")]
-    for phase in _HEADLINE_PHASES:
-        if number := counts[phase]:
-            singular, plural = _PHASE_LABELS.get(phase, (phase, phase))
-            parts.append(f"{number} {singular if number == 1 else plural}")
-    left_text = f"{progress.backlog_id}  {' · '.join(parts)}"
+    parts = (pluralise(len(progress.items), "item"), count_phases(progress.items, _HEADLINE_PHASES))
+    left_text = f"{progress.backlog_id}  {' · '.join(filter(None, parts))}"
     right_text = money(progress.usd, progress.budget_usd)
     return f"{left_text}{' ' * max(2, _LINE_WIDTH - len(left_text) - len(right_text))}{right_text}"
 

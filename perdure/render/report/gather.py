@@ -24,6 +24,7 @@ from perdure.models.delivery.summary import result_of
 from perdure.models.delivery.turn import TextPage
 from perdure.models.errors import PerdureError
 from perdure.render.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
+from perdure.text import shorten
 
 REPORT_DIFF_CHARS = 400_000
 """Characters of the change in a report: 10,000 lines, which is more than anybody reads on one page."""
@@ -83,7 +84,7 @@ class HostReader:
         """
         pictures: dict[str, bytes] = {}
         for shot in shots.pictures:
-            what = f"the picture of {shot.page[:80]}"
+            what = f"the picture of {shorten(shot.page, 80)}"
             if (
                 not shot.artifact
                 or shot.artifact in pictures

@@ -30,6 +30,7 @@ from acp.schema import (
 import perdure
 from perdure.adapters.agents.acp.transport import AcpTransport
 from perdure.models.errors import AgentFailed
+from perdure.text import shorten
 
 TEXT_CHARS = 1_000_000
 """The most characters kept of the text with which an agent ends; an answer that is longer is none."""
@@ -280,7 +281,7 @@ class AcpSession:
                 f"the agent has not answered {method} within {within_s:g} s{self._foreign_line_hint()}"
             ) from None
         except RequestError as error:
-            raise AgentRefusal(f"the agent answers {method} with an error: {str(error)[:200]}") from None
+            raise AgentRefusal(f"the agent answers {method} with an error: {shorten(str(error), 200)}") from None
         except (OSError, ConnectionError):
             ended = AgentFailed(f"the agent has ended before it answered {method}{self._foreign_line_hint()}")
             raise (self._transport.failure or ended) from None

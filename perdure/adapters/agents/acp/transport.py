@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.models.errors import AgentFailed
+from perdure.text import shorten
 
 LINE_BYTES = 16 * 1024**2
 """The longest message: the result of one tool can be a whole file. asyncio's limit of 64 KiB would end the
@@ -92,7 +93,7 @@ class AcpTransport:
         """Count a line that is no message, and keep the first 100 characters of the first one. Raises AgentFailed when
         there are more than FOREIGN_LINES."""
         self.foreign_count += 1
-        self.first_foreign_line = self.first_foreign_line or line.decode(errors="replace").strip()[:100]
+        self.first_foreign_line = self.first_foreign_line or shorten(line.decode(errors="replace").strip(), 100)
         if self.foreign_count > FOREIGN_LINES:
             raise self._record_failure(
                 f"{FOREIGN_LINES} lines that are no message, the first: {self.first_foreign_line!r}"

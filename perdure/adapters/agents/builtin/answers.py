@@ -26,7 +26,7 @@ from perdure.models.delivery.steps import STEPS, Decomposition, Plan, Role
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line, pluralise
+from perdure.text import one_line, pluralise, shorten
 
 TITLE_CHARS = 60
 
@@ -80,7 +80,7 @@ def parse_answer(
         errors = error.errors(include_input=False, include_url=False)
         lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in errors]
         message = "\n".join(lines).replace(": Value error, ", ": ")  # pydantic puts its own label before our message
-        raise ValueError(message[:_PROBLEM_CHARS]) from None
+        raise ValueError(shorten(message, _PROBLEM_CHARS)) from None
     match answer:
         case Classification():
             return Outcome(summary=str(answer.kind), data={"kind": str(answer.kind)}), None

@@ -34,7 +34,7 @@ from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Contract, Ending, Outcome
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
@@ -163,7 +163,9 @@ def decide_next(
         case "tool_use" | "end_turn" | "stop_sequence" | "pause_turn":
             pass
         case unknown:
-            return _finish_step(Ending.INVALID, f"the model stopped for a reason we do not know: {unknown[:40]}")
+            return _finish_step(
+                Ending.INVALID, f"the model stopped for a reason we do not know: {shorten(unknown, 40)}"
+            )
     if calls:
         if count_identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
             return _finish_step(

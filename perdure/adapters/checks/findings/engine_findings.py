@@ -24,7 +24,7 @@ from perdure.models.checks.report import Experiment, Finding, FindingRule, Findi
 from perdure.models.checks.verdict_text import join_short_names
 from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Kind
-from perdure.text import redact_values
+from perdure.text import redact_values, shorten
 
 FINDINGS_MOST = 50
 """The most findings listed for one change, the worst first; the others are counted. Nobody mends more in one round."""
@@ -244,7 +244,7 @@ def find_lost_tests(repository: Repository, report: TestReport | None) -> list[F
         Finding(
             rule=FindingRule.LOST_TEST,
             severity=Severity.TECH_DEBT,
-            title=f"{subject} gone: {join_short_names(missing)}"[:200],
+            title=shorten(f"{subject} gone: {join_short_names(missing)}", 200),
             description="Run on the change, they pass; nothing checks any more what they did.",
             suggestion="Put them back, unless the request wants them gone.",
         )

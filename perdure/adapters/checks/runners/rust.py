@@ -18,6 +18,7 @@ from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportReq
 from perdure.adapters.system.bounded import read_beginning, read_toml
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.text import shorten
 
 _SUITE_START = re.compile(r"^running (\d{1,9}) tests?$")
 _TEST_START = re.compile(r"^test (.{1,1000}?)(?: - should panic)? \.\.\. ")
@@ -145,7 +146,7 @@ def _failure_messages(lines: list[str]) -> dict[str, str]:
             name = ""
         elif name:
             texts.setdefault(name, []).append(line)
-    return {name: "\n".join(text).strip()[:CASE_MESSAGE_CHARS] for name, text in texts.items()}
+    return {name: shorten("\n".join(text).strip(), CASE_MESSAGE_CHARS) for name, text in texts.items()}
 
 
 def _program_sources(cargo_output: Path, root: Path) -> list[str]:

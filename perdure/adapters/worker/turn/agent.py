@@ -26,6 +26,7 @@ from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
 from perdure.models.errors import Diverged
 from perdure.models.ids import run_ref
+from perdure.text import shorten
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def turn_summary(work: TurnInput, description: str, outcome: Outcome | None, mis
     empty."""
     ending = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
     summary = ending or description or "goes on"
-    return f"turn {work.turn} · {miss_reason and miss_reason + ' · '}{summary}"[:SUMMARY_LIMIT]
+    return shorten(f"turn {work.turn} · {miss_reason and miss_reason + ' · '}{summary}", SUMMARY_LIMIT)
 
 
 def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
@@ -58,7 +58,7 @@ def check_plan(vault: Vault, delivery: str, artifact: str, *, items: bool = Fals
         plan.to_text(PLAN_SHOWN_BYTES),
         patterns_of_paths(plan.relevant_files, *(task.files for task in plan.tasks)),
     )
-    return CheckPlanResult(title=plan.title[:200], plan_text=shown, problem=problem, touches=touches)
+    return CheckPlanResult(title=shorten(plan.title, 200), plan_text=shown, problem=problem, touches=touches)
 
 
 def _check_items(text: str) -> CheckPlanResult:
@@ -68,10 +68,10 @@ def _check_items(text: str) -> CheckPlanResult:
         decomposition = Decomposition.model_validate_json(text)
     except ValidationError as error:
         return CheckPlanResult(
-            problem=describe_invalid_field(error, (*Decomposition.model_fields, *Part.model_fields))[:300]
+            problem=shorten(describe_invalid_field(error, (*Decomposition.model_fields, *Part.model_fields)), 300)
         )
     return CheckPlanResult(
-        title=decomposition.title[:200],
+        title=shorten(decomposition.title, 200),
         plan_text=decomposition.to_text(PLAN_SHOWN_BYTES),
         items=decomposition.to_items(),
     )

@@ -28,6 +28,7 @@ from perdure.models.delivery.decisions import Question
 from perdure.models.delivery.steps import STEPS
 from perdure.models.limits import READ_FILE_BYTES
 from perdure.models.phases import Step
+from perdure.text import shorten
 
 READ_ONLY_DIRECTORIES = (".venv", "node_modules")
 """Directories that setup installs, at any depth."""
@@ -78,7 +79,7 @@ def resolve_path(
     except (FileNotFoundError, NotADirectoryError):
         pass  # may be about to be made
     except OSError as error:  # a name that is too long, a directory that nobody may enter
-        raise ToolError(f"{requested[:200]}: {error.strerror}") from None
+        raise ToolError(f"{shorten(requested, 200)}: {error.strerror}") from None
     return path, relative.as_posix()
 
 

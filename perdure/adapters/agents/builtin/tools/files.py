@@ -26,6 +26,7 @@ from perdure.adapters.system.output import read_excerpt
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 from perdure.models.limits import READ_LINE_CHARS, READ_LINES, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
+from perdure.text import shorten
 
 _SHOWN_CHARS = TOOL_OUTPUT_HEAD + TOOL_OUTPUT_TAIL
 
@@ -360,4 +361,4 @@ def _format_mistakes(output: str) -> str:
     if not lines or any(line.startswith(_ANOTHER_LANGUAGE) for line in lines):
         return ""
     more = [f"[{len(lines) - CHECK_LINES} more lines]"] if len(lines) > CHECK_LINES else []
-    return "\n".join([f"{checker} says:", *lines[:CHECK_LINES], *more])[:CHECK_CHARS]
+    return shorten("\n".join([f"{checker} says:", *lines[:CHECK_LINES], *more]), CHECK_CHARS)
