@@ -174,9 +174,12 @@ class BaseFollower:
             state.waiting, self._items.changed = "", True
 
     async def _follow_base(self, opened: OpenBacklogResult, patience: timedelta, hosts: set[str]) -> bool:
-        """Bring the branch onto the base as it is now, and return True. Return False when that has a problem, which
-        becomes a question to a person in the state, or somebody else pushed to the branch meanwhile, so that another
-        look is due at once. Adds the host of a workspace that was made to `hosts`. Raises ActivityError."""
+        """Rebase the branch onto the base as it is now, test it there, move it when the tests pass, and return True.
+
+        Return False when there is a problem (a conflict, red tests), which becomes a question to a person in the state,
+        or when somebody else pushed to the branch meanwhile, so that another look is due at once. Adds the host of a
+        workspace that was made to `hosts`. Raises ActivityError.
+        """
         state = self._state
         followed = await self._rebase_and_test(opened, patience)
         hosts |= {followed.host} - {""}

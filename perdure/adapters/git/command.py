@@ -328,11 +328,12 @@ class Git:
         inherited_fds: Sequence[int],
         has_stdin: bool,
     ) -> Any:
-        """Start git and return GitPython's wrapper of the process, which kills it when the wrapper is no longer
-        referenced.
+        """Start git in a process group of its own (`as_owner`: a session), and return GitPython's wrapper of it, which
+        kills it when the wrapper is no longer referenced.
 
-        `has_stdin` makes stdin a pipe, otherwise it is empty. Raises GitError where the directory to work in cannot be
-        entered.
+        Git gets the pinned variables and `env`; whatever else stands in this process's environment and is not allowed
+        is emptied or unset. `has_stdin` makes stdin a pipe, otherwise it is empty. Raises GitError when the directory
+        to work in cannot be entered.
         """
         pinned = self._pinned_variables() | dict(env)
         allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES

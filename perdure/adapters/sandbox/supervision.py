@@ -119,13 +119,14 @@ async def _run_supervisor(
     watcher: UsageWatcher,
     group: ControlGroup | None,
 ) -> SandboxResult:
-    """Start the supervisor, wait until the command ends, its time is over, it exceeds a limit or `stop` is set, kill
-    whatever lives, and return the result. One that cannot be started, and processes that survive a kill, make it a
-    `failure`.
+    """Start the supervisor, wait until the command ends, its time is over, it exceeds a limit (also that of its output)
+    or `stop` is set, kill whatever lives, and return the result. A supervisor that cannot be started, and a process
+    that survives the kill, make it a `failure`.
 
-    The output file is emptied at the start, and cut to `output_limit` when it grew beyond. The status file is handed to
-    the supervisor. At a time-out the result lists the commands that were running. At the end the command's lock file is
-    emptied when no other sandbox uses it.
+    The output file is emptied at the start. Output beyond `output_limit` ends the command, and is cut off. `group` is
+    only asked whether a limit was exceeded, not used to kill. The status file is handed to the supervisor. At a
+    time-out the result lists the commands that were running. At the end the command's lock file is emptied when no
+    other sandbox uses it.
     """
 
     def is_output_full() -> bool:

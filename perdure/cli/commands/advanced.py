@@ -1,4 +1,5 @@
-"""The commands that services and tests of Perdure itself are made of."""
+"""Declare the commands that services and tests of Perdure itself are made of, with their parameters and help only. The
+work of each is the function of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The commands by which a person decides what a delivery waits for."""
+"""Declare the commands by which a person decides what a delivery waits for, with their parameters and help only. The
+work of each is the function of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

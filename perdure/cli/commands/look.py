@@ -1,4 +1,5 @@
-"""The commands that look at deliveries and change nothing."""
+"""Declare the commands that look at deliveries and change nothing, with their parameters and help only. The work of
+each is the function of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command group `perdure schedules`."""
+"""Declare the command group `perdure schedules`, with their parameters and help only. The work of each is the function
+of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

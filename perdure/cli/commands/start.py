@@ -1,4 +1,5 @@
-"""The commands that begin something: `demo`, `init`, `deliver`, `run`."""
+"""Declare the commands that begin something: `demo`, `init`, `deliver`, `run`, with their parameters and help only. The
+work of each is the function of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

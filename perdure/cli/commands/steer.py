@@ -1,4 +1,5 @@
-"""The commands that change the course of a delivery."""
+"""Declare the commands that change the course of a delivery, with their parameters and help only. The work of each is
+the function of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations
 

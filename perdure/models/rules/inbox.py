@@ -1,5 +1,6 @@
-"""Rules for what people send to a delivery: messages and decisions, each counted once, and whether a request that comes
-under an existing id is the same one. Decisions over the delivery's state, which `Inbox` changes."""
+"""The rules for what people send to a delivery: messages, each counted once by its id; decisions, each counted once for
+the thing it decides, added budget by its id; hold, resume and rewind; and whether a request that comes under an
+existing id is the same one. `Inbox` changes the delivery's state by them; nothing is sent or read here."""
 
 from __future__ import annotations
 

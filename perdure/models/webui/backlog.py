@@ -116,9 +116,10 @@ _DONE_WITH = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhas
 
 
 def _resume_lines(state: BacklogState, id: str) -> list[str]:
-    """Return a line on how to go on with a backlog that is held, or that ended before all items landed; else no line.
+    """Return a line for Temporal's Web UI on how to go on with a backlog that is held, or that ended with items that
+    neither landed nor were skipped, cancelled or decomposed; else no line.
 
-    There is none for a plan's tasks either: their delivery says how.
+    There is none for a cancelled backlog, nor for a plan's tasks: their delivery says how.
     """
     if not id or state.parent_delivery is not None:  # tasks: their delivery says so
         return []
