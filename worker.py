@@ -34,13 +34,8 @@ from perdure.models.limits import DRAIN, TASK_QUEUE
 
 
 async def main() -> None:
-    """Run a worker for each queue until SIGTERM or SIGINT, then drain: turns that run end, within a time limit, and
-    nothing new begins.
-
-    Before that it connects to the server, without starting one, and sends the configured budgets to the Treasury.
-    Beside the workers it reports the turns of dead workers as failed, keeps the Treasury running and watches the
-    server.
-    """
+    """Connect to the server, send it the configured budgets, and run a worker for each queue until SIGTERM or SIGINT;
+    then drain: turns that run end, within a time limit, and nothing new begins."""
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
@@ -70,8 +65,7 @@ async def main() -> None:
 
 
 def worker_options(host: Host) -> dict[str, dict[str, Any]]:
-    """Return, by task queue, the workflows and activities of its Worker. A host that only publishes has one queue, with
-    the publishing activities: its worker alone holds the forge's token."""
+    """Return, by queue, what its Worker runs. A publisher only publishes: its worker alone holds the forge's token."""
     if host.publishes_only:
         return {host.publisher_queue: {"activities": publisher_activities(host)}}
     decisions = {"workflows": WORKFLOWS, "activities": any_host_activities(host)}
