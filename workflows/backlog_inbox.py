@@ -1,7 +1,9 @@
-"""The messages a backlog takes while it runs: from people by updates and the signals `hold` and `resume`, from its
+"""Take the messages a backlog gets while it runs: from people by updates and the signals `hold` and `resume`, from its
 deliveries by signals.
 
-An update that does not count is refused by its validator before it enters history, in words its sender can use.
+Most change only its state and wake its loop. `hold` and `resume` also signal every running delivery, `cancel_item`
+cancels the item's, and `prioritise` changes the priority of a running one by an activity. An update that does not count
+is refused by its validator before it enters history, in words its sender can use.
 """
 
 from __future__ import annotations

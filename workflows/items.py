@@ -406,8 +406,8 @@ class Items:
         self._end_item(end.item, entry, end)
 
     def _record_fate(self, id: str, fate: DeliveryStatus) -> None:
-        """Record what was looked up about a delivery: its run id where it still runs; else end its item, give back its
-        turn to land and set `changed`. Do nothing for an item that is no longer building."""
+        """Record what was looked up about the delivery of the item `id`: its run id where it still runs; else end the
+        item, give back its turn to land and set `changed`. Do nothing for an item that is no longer building."""
         entry = self.state.items[id]
         if entry.phase is not ItemPhase.BUILDING:
             return

@@ -124,9 +124,8 @@ async def failed_notices(client: Client, delivery_id: str = "") -> list[str]:
 
 
 async def _find_failed_notices(client: Client, delivery_id: str) -> AsyncIterator[str]:
-    """Yield the lines of `failed_notices`, of one delivery or, with an empty id, of all, at most NOTICES_SHOWN. Raises
-    RPCError.
-    """
+    """Yield the lines of `failed_notices`, at most NOTICES_SHOWN: of one delivery or, with an empty id, of all, then
+    only notices begun within NOTICES_WITHIN and with the delivery's id before each line. Raises RPCError."""
     query = f"WorkflowType = '{NOTIFICATION_WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
     if delivery_id:
         query += f" AND WorkflowId STARTS_WITH '{escape_filter_value(delivery_id + _MARK)}'"

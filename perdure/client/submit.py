@@ -1,5 +1,6 @@
-"""Starting a delivery or a backlog, so that the server has it exactly once, whatever happens to the answer; and the
-running delivery that was asked for the same."""
+"""Start a delivery or a backlog so that the server has it exactly once, whatever happens to the answer; and find the
+running delivery that was asked for the same. Used by the other modules of `perdure.client` alone: the CLI calls
+those."""
 
 from __future__ import annotations
 

@@ -156,11 +156,11 @@ async def _promise_lines(delivery: Delivery) -> list[str]:
 
 
 async def _change_lines(delivery: Delivery) -> list[str]:
-    """Fetch the delivery's diff page by page and return the number of lines changed in each file, at most STAT_FILES
-    files.
+    """Fetch the delivery's diff page by page and return lines with the number of lines added and removed in each file,
+    at most STAT_FILES files.
 
     A diff of more than STAT_PAGES pages is counted as far as it was read, and a line says so. Raises PerdureError when
-    worker or host does not answer.
+    no worker answers, or when the machine that works on the delivery does not answer or cannot read the diff.
     """
 
     queue = (await delivery.progress()).queue

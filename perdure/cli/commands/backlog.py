@@ -1,4 +1,4 @@
-"""Declare the command group `perdure backlog`, with their parameters and help only. The work of each is the function of
+"""Declare the commands of `perdure backlog`, with their parameters and help only. The work of each is the function of
 perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Declare the command group `perdure schedules`, with their parameters and help only. The work of each is the function
+"""Declare the commands of `perdure schedules`, with their parameters and help only. The work of each is the function
 of perdure.cli that its `runs` names, imported when the command begins."""
 
 from __future__ import annotations

@@ -44,10 +44,12 @@ def untested_text(status: TestsStatus) -> str:
 
 
 def tests_line(tests: TestsResult) -> str:
-    """Return the counts of a verdict: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`; counts
-    that are zero or not known are left out, and the status stands when nothing was counted.
+    """Return a verdict's counts in one line: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`, and
+    places tampered with.
 
-    When there is no verdict, return why.
+    Passed tests and new failures are told at zero as well, the other counts only above it. The status stands in place
+    of a passed count that is not known, and new failures that are not known are left out. When there is no verdict,
+    return why.
     """
     if reason := untested_text(tests.status):
         return reason

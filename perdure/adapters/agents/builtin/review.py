@@ -188,8 +188,8 @@ class ReviewedChange:
     def place_problem(self, issue: ReviewIssue) -> str:
         """Return what is wrong with the place of an issue; empty when it is right.
 
-        The file must be in the diff, and the line in one of the ranges that the diff shows. No file, no line, and line
-        0 are never wrong.
+        An issue without a file is always right. Else the file must be in the diff, and the line in one of the ranges
+        that the diff shows of it; no line, line 0 and any line of a file whose ranges are not known (None) are right.
         """
         if not issue.file.strip():
             return ""
