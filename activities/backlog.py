@@ -218,8 +218,9 @@ class BacklogActivities(OnHost):
         return CloseBacklogResult(pull_request=result.pull_request, message="; ".join(result.notes))
 
     def _closes_issues(self, vault: Vault, work: CloseBacklogInput, base_sha: str) -> bool:
-        """Return the setting `[ship] close_issue` of the base as it is now; False when the settings cannot be read, so
-        that broken ones do not prevent the pull request."""
+        """Return the setting `[ship] close_issue` for this backlog: perdure.toml of the base as it is now, merged with
+        the settings of host and environment and the configuration sent with the backlog. False when they cannot be
+        read, so that broken ones do not prevent the pull request."""
         try:
             return (
                 ContractBuilder(self._host)

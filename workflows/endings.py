@@ -179,8 +179,9 @@ def check_parent(request: DeliveryRequest) -> None:
 
 def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
     """Parse a request, and return it with the state that the delivery begins from: that of the delivery it resumes, or
-    an empty one. Raises ApplicationError InvalidRequest that names the bad field, when there is more than one argument,
-    or for a task or attempt that was not started by its delivery."""
+    an empty one. Raises ApplicationError InvalidRequest, which names the bad field, for a request that is not valid or
+    more than one argument; also when the parent workflow of a plan's task is not the backlog of that plan's tasks, or
+    that of an attempt is not its delivery."""
     try:
         if extra_args:
             raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")

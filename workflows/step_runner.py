@@ -140,9 +140,14 @@ class StepRunner:
         return prepared.escalation if prepared is not None else EscalationSettings()
 
     async def run_recorded(self, step: str, attempt: int, action: Callable[[], Awaitable[T]]) -> T:
-        """Run `action` as a recorded step, once the delivery may go on, and return its result; a `summary` of the
-        result goes into the record. An error of the action is recorded and raised, an ActivityError as what it means
-        for the delivery."""
+        """Wait until the delivery may go on, run `action` as a recorded step, and return its result; a `summary` of the
+        result goes into the record.
+
+        It waits while somebody holds the delivery, and while a limit is reached, which a person is asked to raise.
+        Before anything is recorded it raises CancelledError when the delivery was cancelled, DeliveryStopped when a
+        limit is not raised. An error of the action is recorded and raised, an ActivityError as what it means for the
+        delivery.
+        """
         await self.gates.wait_until_ready()
         with self._keep_record(step, attempt):
             output = await action()

@@ -1,6 +1,6 @@
 """Start a delivery or a backlog so that the server has it exactly once, whatever happens to the answer; and find the
-running delivery that was asked for the same. Used by the other modules of `perdure.client` alone: the CLI calls
-those."""
+running delivery that was asked for the same. Only the client's own modules call it: the namespace for new deliveries,
+the handles of deliveries and backlogs, rewinding and schedules; commands and the page go through those."""
 
 from __future__ import annotations
 

@@ -197,9 +197,12 @@ def _host_digest(host: Path) -> str:
 
 
 def _copy_readable(source: str, target: str, allowed: Container[str]) -> None:
-    """Copy a file or a directory with all below it to `target`, as far as it can be read. A link stays a link where the
-    sandbox can follow it (into /usr or to an allowed path), and is left out when it leads to a manual page; else its
-    content is copied. What the owner cannot read is left out."""
+    """Copy a file or a directory with all below it to `target`. What this process's user may not read, and what is not
+    there, is left out without an error.
+
+    A link into /usr or to an allowed path stays a link, or is left out when it leads to a manual page; in place of any
+    other link, what it leads to is copied. Raises OSError for any other failure.
+    """
     try:
         link = os.readlink(source) if os.path.islink(source) else ""
         link_target = os.path.normpath(os.path.join(os.path.dirname(source), link))

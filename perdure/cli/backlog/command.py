@@ -23,11 +23,11 @@ from perdure.text import shorten
 
 def status(id: str, watch: bool, json: bool) -> None:
     """Print a backlog's state as lines or JSON: what waits for a person, with the command that decides it, then every
-    item.
+    item. Always ends with typer.Exit: code 0, whatever the state.
 
-    With `watch`, follow it until it ends. Raises typer.Exit with the exit code; after Ctrl-C while watching it says how
-    to come back and exits with 130. Raises BadInput when `id` names no single backlog, and NoWorker when no worker
-    answers for a running one.
+    With `watch`, follow it until it ends, and exit with 0 when no item is left to land, 1 when one is, 5 when it was
+    cancelled; after Ctrl-C say how to come back, and exit with 130. Raises BadInput when `id` names no single backlog;
+    NoWorker, without `watch`, when no worker answers for a running one.
     """
     screen, backlog_ids = Screen(json=json), list[str]()
 

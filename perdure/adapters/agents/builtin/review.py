@@ -74,9 +74,9 @@ def describe_wrong_answers(review: Review, promises: ReviewPromises) -> list[str
 
 
 def add_promise_blockers(review: Review, promises: ReviewPromises) -> Review:
-    """Return the review with one answer for each promise, and a blocker for each that no words of the request ask for:
-    it has no answer, or one without a quote or with a wrong one. Of several answers the worst counts; those about other
-    tests are dropped."""
+    """Return the review with one answer for each changed promise (a test of the base that fails on the change), and a
+    blocker for each that no words of the request ask for: it has no answer, or one without a quote or with a wrong one.
+    Of several answers the worst counts; those about other tests are dropped."""
     answers_by_label: dict[str, list[Justification]] = {label: [] for label in promises.promises}
     for answer in review.promises:
         if (label := _match_label(answer, answers_by_label)) in answers_by_label:

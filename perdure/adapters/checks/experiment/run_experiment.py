@@ -188,14 +188,17 @@ class _CommandTrial:
         layout: TreeLayout,
     ) -> dict[str, object]:
         """Decide whether the canaries (tests that must fail) were all reported as failing, and return the result's
-        fields that say so: `canaries` and `missed`.
+        fields that say so: `canaries`, the outcome (caught or missed), and `missed`, the first names of those not red.
 
-        c_run   the run with canaries; None: no test file of the base takes any, and those of the change are run
-        b_run   the same run without canaries; None: it was not made
-        layout  the tree of both
+        c_run       the run with canaries; None: no test file of the base takes any
+        b_run       the same run without canaries; None: it was not made
+        base_run    the base as it is; change_run: the change as it is; None: it was not made
+        layout      the tree of c_run and b_run
 
-        A run that was cut off is made again, and where a canary was not red, the base is run with them. Empty where no
-        canary could be tried, or none is red on the base either; the reason is added to `unasked`.
+        Without c_run or base_run, the change is run with canaries in its own test files. A c_run that was cut off is
+        made again, and where a canary was not red in it, the base is run with them. Returns no fields when no canary
+        could be tried, or none is red on the base either. Adds to `unasked` the reason for that, and which canaries
+        could not be planted or which files had none that is red on the base.
         """
         if canaries.unplanted and c_run is not None:
             self._unasked_reasons.append(

@@ -162,7 +162,7 @@ class AppAccount:
 
     def _current_token(self, repository: str) -> _InstallationToken:
         """Return the kept token of a repository, or request and keep a new one when there is none or it expires within
-        FORGE_TOKEN_MARGIN_S. One thread at a time; others wait.
+        FORGE_TOKEN_MARGIN_S; each new one is added to `secrets` for good. One thread at a time; others wait.
 
         Raises ForgeRefused when GitHub refuses one or the App is not installed there; ForgeUnavailable when it does not
         answer.
