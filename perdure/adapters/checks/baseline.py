@@ -1,6 +1,7 @@
 """Tell a change's own test failures from others: a report is compared, test by test, with that of the base commit,
 which is stored for the next delivery on the same base; and each new failure is run once more, alone, and counts as
-flaky where it passes then. `perdure.adapters.checks.tests` and `activities.run_tests` use it."""
+flaky where it passes then. `perdure.adapters.checks.tests` and `activities.run_tests` use it; the experiments use its
+keys, by which a test or a command is the same one in two reports."""
 
 from __future__ import annotations
 
@@ -206,7 +207,7 @@ async def rerun_new_failures(result: CommandResult, base_result: CommandResult |
     Each failing test is run alone; where the runner cannot select one, or the report names no new failing test, the
     whole command is run again instead. A flaky test counts as passed, and keeps its message. What could not be run
     again stays failed. Nothing is run again where no failure is new, the command did not end by itself, or too many
-    tests fail.
+    tests fail. Raises what `rerun` raises.
     """
     marked = mark_failures(result, base_result)
     new_failures = [case for case in failing_cases(marked) if not case.known]

@@ -104,8 +104,9 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
     test`.
 
     Files are named from the repository's top. Empty where no report was asked for, or one that is not required is
-    missing. Raises BadReport where the report is missing, damaged or too large, or where it was written more than once
-    and the last one hides a failure of an earlier one.
+    missing. Where one file holds several JUnit documents, each is written to a file beside it, and the last one counts.
+    Raises BadReport where the report is missing, damaged or too large, or where it was written more than once and the
+    last one hides a failure of an earlier one.
     """
 
     def reproduce(name: str) -> str:

@@ -1,5 +1,6 @@
 """Match paths against patterns as in .gitignore (`[protect] paths`, `[tests] side`), and translate the patterns in test
-runners' settings (globs, fnmatch, JavaScript expressions) to regular expressions of whole paths.
+runners' settings (globs, fnmatch, JavaScript expressions) to regular expressions of whole paths. Used by the engine's
+findings, the runners and the rules of the test side.
 
 Matching takes time bounded by the pattern's length times the path's: what stands between two stars is searched for
 once.
@@ -74,9 +75,10 @@ def fnmatch_regex(pattern: str) -> str:
 
 def expand_alternatives(pattern: str) -> tuple[str, ...]:
     """Return the patterns that one with braces or groups (`?(a|b)`) stands for, one for each choice; a group that may
-    repeat counts as once.
+    repeat counts as once, and one that may be absent as absent, too.
 
-    Empty where the pattern is beyond this: `!(a)`, braces without an end, or more than GLOB_ALTERNATIVES choices.
+    Empty where the pattern is beyond this: `!(a)`, braces or groups without an end, or GLOB_ALTERNATIVES choices and
+    more.
     """
     expanded, pending = list[str](), [pattern]
     while pending:

@@ -1,5 +1,6 @@
 """Read JUnit files as evidence, case by case; the totals in them are never trusted. The `testcase` elements are read
-one at a time, in bounded memory whatever the file holds.
+one at a time, in bounded memory whatever the file holds. Also finds the files that runners leave inside the tree. Used
+when a test command has been run, by `checks.tests` and `checks.command_result`.
 
 A tree of the whole file takes ten to a hundred times its size (measured: 850 MB for 9 MB of nested elements), and the
 file was written by the code under test.

@@ -1,6 +1,6 @@
 """Run the repository's own test commands in the sandbox: each one's exit code is judged, its report read as evidence,
-and each new failure run again. `activities.run_tests` runs all of them; experiments run one command or one test at a
-time."""
+and each new failure run again. `activities.run_tests` and `perdure init` run all of them; experiments run one command
+or one test at a time. How a command's result is made is in `checks.command_result`."""
 
 from __future__ import annotations
 
@@ -89,12 +89,13 @@ async def run_tests(
     common_place  the place of all of them
     commit, tree  what is tested, for the report
     on_progress   called with one line when a command starts and when it ended: `pytest: 44 green`
-    baseline      what to compare with; None: every failure is new
+    baseline      what to compare with; None: every failure is new, and the report has no comparison and no note
     renew         makes `source` clean again: before each command but the first, for none may prepare the next, and
                   before a failure is tried once more; None: it stays as it is
     held          gives the paths of `source` that are read-only for a command; only grade `full` can make them so
     within_s      a command that has not begun after so many seconds is left out of the report; None: all are run
 
+    With a baseline the report marks each failure as new or known, and has a note that tells the agent what to mend.
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and before either what the
     place's `fence` raises: Superseded when a newer attempt owns the work.
     """
@@ -137,7 +138,12 @@ class _CommandRerun:
         self._remaining_s, self._count = parse_duration(test.timeout), 0
 
     async def __call__(self, case: TestCase | None) -> CommandResult | None:
-        """Run the command once more; None where its time is over, or its runner cannot select the case."""
+        """Run the command once more, as a whole or for one test alone, and return the result; None, and nothing is run,
+        where the time for reruns is over or the runner cannot select the case.
+
+        Reports one line, makes the tree clean again by `renew` before the run, and takes the run's duration off the
+        time that is left. Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does.
+        """
         if self._remaining_s <= 0:
             return None
         self._count += 1
@@ -174,9 +180,12 @@ async def _prepare_invocation(
 
 
 async def run_once(place: CommandPlace, test: TestCommand, label: str) -> CommandResult:
-    """Run a test command once and return its result, compared with nothing. `label` names its log and its report.
+    """Run a test command once and return its result, compared with nothing.
 
-    Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does.
+    label  names its log and its report
+
+    Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, Superseded when a newer attempt
+    owns the work.
     """
     reports, call = await _prepare_invocation(place, test, label)
     assert call is not None
@@ -185,7 +194,8 @@ async def run_once(place: CommandPlace, test: TestCommand, label: str) -> Comman
 
 async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
     """Run one test of a command alone and return the result; None, and nothing is run, where its runner cannot select
-    that one. Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does."""
+    that one. Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, Superseded when a newer
+    attempt owns the work."""
     reports, call = await _prepare_invocation(place, test, label, case)
     return (
         await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
@@ -199,9 +209,10 @@ async def _run_invocation(
 ) -> CommandResult:
     """Run a prepared invocation in the sandbox, with its output in `test-<label>.log`, and return the command's result.
 
-    Where the command's directory is not in the tree, nothing is run and the result is `not_started`. The reason of a
-    failure names the writes to the read-only test side that were refused. Raises SandboxUnavailable, WorkCutOff or
-    Superseded as run_tests does.
+    Removes that log and the reports of an earlier run first, and writes the files that the invocation needs. Where the
+    command's directory is not in the tree, nothing is run and the result is `not_started`. The reason of a failure
+    names the writes to the read-only test side that were refused. Raises SandboxUnavailable or WorkCutOff when the
+    sandbox, not the command, failed, Superseded when a newer attempt owns the work.
     """
     sandbox_command = SandboxCommand(
         script=call.script,

@@ -1,6 +1,7 @@
-"""The meaning of a test report: the verdict that is kept, with its one line for people; required commands that could
-not even start; and writes to the read-only test side that made a command fail, with the setting that allows them.
-Nothing is run here."""
+"""The meaning of a test report: the verdict that is kept, with its one line for people; the note for the agent that
+mends failures; required commands that could not even start; and writes to the read-only test side that made a command
+fail, with the setting that allows them. Nothing is run here. Used by the activities that test, by `perdure init`, and
+by the modules that run tests and experiments."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def verdict_of(report: TestReport) -> TestVerdict:
 
     Status is `none` where no command is required: nothing was shown about the tree. Failures that the base has, too, do
     not count against it; without a comparison with a base every failure counts, and the numbers of new, known and fixed
-    ones are None.
+    ones are None. It is `undecidable`, and the number of new ones None, where the only red commands were red on the
+    base and cannot be compared with it.
 
     It is red, too, whatever the commands report, where tests of the base are gone or weakened
     (perdure.adapters.checks.tamper), unless the request allows that; and where an experiment shows that tests do not

@@ -1,6 +1,6 @@
 """The artifact branch: plan, tests, review, findings, receipt and screenshots of every delivery rendered as files that
-a person can read, and pushed where its pull request can link to them. The same texts are sections of the pull request,
-whose whole text is made in `forges.body`.
+a person can read, and pushed where its pull request can link to them, by `activities.forge`. The same texts are
+sections of the pull request, whose whole text is made in `forges.body`.
 
 It is a branch of the target repository without history in common with the others (docs/adr/0007): one directory a
 delivery, one commit for each time something is published. Links name the commit, so that what they show never changes.

@@ -1,6 +1,6 @@
 """The interfaces of a forge (a repository where pull requests are opened and issues are read) and of a server with our
 account there, and the facts that they exchange. `forges.local` and `forges.github` implement them; `forges.select`
-chooses."""
+chooses. Activities, the command line and `repository.terms` know forges by these alone."""
 
 from __future__ import annotations
 

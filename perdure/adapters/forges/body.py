@@ -1,6 +1,6 @@
 """The title and text of a pull request: what was requested, done, tested, reviewed and paid, in Markdown that a person
-can trust. Also the text of one pull request that several deliveries share, each writing its part between two markers.
-Nothing is sent here.
+can trust. Also the subject line of a commit, and the text of one pull request that several deliveries share, each
+writing its part between two markers. Activities make the texts, the forges merge the shared ones. Nothing is sent here.
 
 Text that a model or a stranger wrote is neutralised: it can neither mention people, nor close issues, nor hide.
 """

@@ -139,12 +139,14 @@ class LocalForge:
                 self._write_record(repository, pull.model_copy(update={"state": "open"}), {}, lock_fd)
 
     def open_or_update_pull(self, proposal: Proposal) -> ProposedPullRequest:
-        """Open a pull request, or bring the open one of this head branch up to date, and return it. Safe with any
-        number of callers at once.
+        """Open a pull request, or bring the open one of this head branch up to date, and return it: its record is
+        written, and its head ref moved to the proposed commit. A new one gets the next number. Safe with any number of
+        callers at once; waits for the lock on pull requests.
 
-        Raises ForgeRefused when the head branch, its commit or the base branch does not exist, or the repository may
-        not be written to; ForgeUnavailable when there is no repository at the path, others have its lock for too long,
-        or git cannot write.
+        Where the proposal shares a text, an existing pull request stays that of the delivery that opened it, and this
+        one's part is merged into its text. Raises ForgeRefused when the head branch, its commit or the base branch does
+        not exist, or the repository may not be written to; ForgeUnavailable when there is no repository at the path,
+        others have its lock for too long, or git cannot write.
         """
         repository = self._open_repository()
         if not repository.has_commit(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:

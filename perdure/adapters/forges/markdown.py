@@ -1,5 +1,5 @@
 """Markdown for forges: text that a model or a stranger wrote is made harmless, and screenshots are shown where a review
-names them. The texts of pull requests, comments and artifacts are put together of it.
+names them. The texts of pull requests, comments, artifacts and webhook messages are put together of it.
 
 Such text mentions nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot, hides
 nothing. What would do so is broken by a zero-width space and stays readable as text. Forges do all of this in code as
@@ -144,7 +144,8 @@ def picture_addresses(
 
 
 def render_gallery(screenshots: Screenshots | None, addresses: Addresses) -> str:
-    """Render all pages in Markdown, each with its picture, size and note; empty when no screenshots were wanted."""
+    """Render all pages in Markdown, each with its size and note and, where it has an address, its picture; below them
+    the note about all of them. Empty when no screenshots were wanted."""
     if screenshots is None:
         return ""
     pieces = [_render_picture(shot, number, addresses) for number, shot in enumerate(screenshots.pictures, start=1)]

@@ -1,5 +1,5 @@
 """The choice of a repository's forge, and of our account there, by the address of its origin. Git gets its credentials
-from the same object."""
+from the same object, which the worker and the command line make from their environment."""
 
 from __future__ import annotations
 

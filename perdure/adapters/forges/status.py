@@ -1,5 +1,5 @@
 """The text of the one comment that a delivery keeps on its issue: what it is doing or how it ended, and what a person
-can do next. The forge writes it (HostedForge.write_status_comment)."""
+can do next. `activities.forge` has it written by the forge (HostedForge.write_status_comment)."""
 
 from __future__ import annotations
 

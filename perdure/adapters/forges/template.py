@@ -1,4 +1,5 @@
-"""The repository's own pull request template: found, made harmless, and filled in with the sections of `forges.body`.
+"""The repository's own pull request template: read from a commit by `activities.forge`, made harmless, and filled in
+with the sections of `forges.body`.
 
 It comes out as a maintainer would want it: the headings they know, in their order; below those that ask for something
 Perdure knows, that instead of the instructions; checklists as they are, since nobody has ticked them; what Perdure does
@@ -194,9 +195,12 @@ def _fill_part(
     part: _TemplatePart, nested: Sequence[_TemplatePart], remaining: dict[str, Section], all_keys: Container[str]
 ) -> list[str]:
     """Return the texts that stand below a heading of the template, and remove the sections used from `remaining`.
+    Sections that a heading in `nested` asks for are left to it. `all_keys`: of all sections, used ones too.
 
-    Sections that a heading in `nested` asks for are left to it. `all_keys`: of all sections, used ones too. A heading
-    that asks for nothing that Perdure knows keeps its text, with a note that it was not filled in.
+    A part that asks for nothing that Perdure knows keeps its text, with a note that it was not filled in unless it has
+    a checklist, sub-headings or no heading. One that asks for something gets the sections that answer it, else only its
+    checklist where it has sub-headings, `None.` for issues and screenshots, `See above.` where an answer was used
+    before, or that note; its own checklist stays, any other text of it goes.
     """
     keys = _section_keys(part.title) if part.level else None
     if keys is None:

@@ -1,6 +1,6 @@
 """A pool of clean checkouts of commits for one vault: it makes them, and keeps large ones, and the files of large
-worktrees, for the next checkout to begin with. Also computes a commit's files as a checkout writes them, from its
-objects.
+worktrees, for the next checkout to begin with. The worker's sessions and `git.workspace` use it. Also computes, for
+checkpoints and activities, a commit's files as a checkout writes them, from its objects.
 
 Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. From a checkout
 that is put away everything is removed that git does not track, or that was touched after git wrote it, which its ctime

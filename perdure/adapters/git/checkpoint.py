@@ -1,5 +1,6 @@
 """Checkpoints: the exact bytes of a worktree and the transcript after a turn, as one commit in the vault; written,
-read, and restored into the worktree. Which checkpoint a delivery is at is a ref, which is moved elsewhere.
+read, and restored into the worktree, for the worker, its turns and the activities. Which checkpoint a delivery is at is
+a ref, which is moved elsewhere.
 
 A checkpoint's tree is {tree/, transcript/0001.json…, turn.json, sidecar.json}. It is made through a git directory of
 its own (the shadow: the vault's objects, attributes switched off), so that bytes stay what they are. Covered: every
@@ -54,8 +55,9 @@ def write_initial_checkpoint(
     """Write the checkpoint that a delivery begins from and return its commit. No ref is moved, and the worktree is
     neither read nor changed: restore it to the checkpoint afterwards.
 
-    It holds the base commit's files, byte for byte; or those of `tree`, as a checkout writes them, where the delivery
-    begins anew after the checkpoint `parent`.
+    It holds no transcript, and the base commit's files, byte for byte; or those of `tree`, as a checkout writes them,
+    where the delivery begins anew after the checkpoint `parent`. Raises WorkspaceLost when no `tree` is given and the
+    workspace has no record.
     """
     vault, tree = workspace.vault, tree or workspace.record().exact_base
     sidecar = vault.objects.write_blob(Sidecar(empty=submodule_paths(vault, tree)).to_json())
@@ -77,7 +79,8 @@ def snapshot_worktree(
     changed     False when the turn could not have written: the parent's tree is taken as it is
 
     Waits for the worktree's lock. Raises NestedRepository, having written nothing that anything refers to, where the
-    worktree has a `.git` below its root; WorkspaceLost when the vault does not have the parent.
+    worktree has a `.git` below its root; WorkspaceLost when the vault does not have the parent, or the workspace has no
+    record.
     """
     objects = workspace.vault.objects
     known_blobs = set(_transcript_blobs(workspace.vault, parent)) if parent else set()

@@ -1,5 +1,6 @@
 """Credentials for a remote (a name and a secret, for one server and nobody else) and the way to give one to a git
-command; and what a person can do when a remote refuses, read from git's messages."""
+command; and what a person can do when a remote refuses, read from git's messages. The forges make credentials; the
+modules of `adapters.git` use them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Git in a repository that is not the engine's own: a person's checkout, or whatever somebody has put in its place.
-Intake (`git.target`) looks at such repositories, and pushes to one on this machine go through here.
+Intake (`git.target`), set-up, the local forge and the command line look at such repositories through it, and pushes to
+one on this machine get their options here.
 
 The plainest commands start programs that the repository's own configuration names: `status` a filter, a search for a
 missing object a transport. A repository that comes by `git clone` brings no such configuration; one that was unpacked,
@@ -138,7 +139,8 @@ def find_repository(path: Path) -> LocalRepository:
 
 def receive_pack_options(url: str, *, unborn: bool = False) -> tuple[str, ...]:
     """Return options for a push to `url`, with which the git that receives the commits in a checkout on this machine
-    starts no program that the checkout's configuration names. Empty for other addresses, and for a bare repository.
+    starts no program that the checkout's configuration names. Empty for other addresses, and for a bare repository; a
+    path where no repository can be found counts as a checkout.
 
     A bare repository is a server: its hooks are its owner's rules, and run as at any other push. `unborn` allows to
     make the branch that is checked out there, for it has no commit yet; no file is touched.

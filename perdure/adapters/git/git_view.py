@@ -1,5 +1,5 @@
-"""The repository that commands of one delivery see in the vault's place: base and own branch, and nothing else. It is
-written before commands are run in the sandbox, which shows it to them.
+"""The repository that commands of one delivery see in the vault's place: base and own branch, and nothing else. The
+worker writes it before commands are run in the sandbox, which shows it to them.
 
 The vault holds every delivery's checkpoints, and with them the conversations of authors and reviewers: `git cat-file`
 in it would read them all. A view holds packs of exactly what is reachable. The base branch's history is the larger part
@@ -25,9 +25,11 @@ object."""
 
 def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView:
     """Update the delivery's view, so that it shows the worktree's HEAD as `branch` and `base_sha` as the origin's
-    `base`, and return it. Takes a few milliseconds and starts no git when nothing moved.
+    `base`, and return it. Takes a few milliseconds and starts no git when nothing moved; otherwise packs and refs of
+    the view, and the history shared by all views of the base branch, are written under their locks.
 
-    Raises WorkspaceLost when the workspace has no record.
+    Raises WorkspaceLost when the workspace has no record, LockBusy when a lock is not free in time, GitError when the
+    vault lacks a commit.
     """
     admin = Path(workspace.record().admin)
     head = (admin / "HEAD").read_text().strip()

@@ -1,6 +1,6 @@
 """The integration branch of a backlog: whether items may be landed on it, its first push, and which items are on it.
-Also copies of commits of one line on top of another commit, with authors, dates, messages and trailers kept. How one
-item lands is in `git.landing`."""
+Also copies of commits of one line on top of another commit, with authors, dates, messages and trailers kept. Used by
+the activities of backlogs; how one item lands is in `git.landing`."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class IntegrationBranch:
         """Push the branch to the remote, at the base's commit, unless it is there already. Safe to repeat, and for
         several at once: one who loses the race finds the branch there.
 
-        Raises InvalidRequest as `check_usable` does; ForgeRefused when the remote does not take it, ForgeUnavailable
-        when it does not answer.
+        Raises InvalidRequest where nothing may be landed on a branch of that name (see `check_usable`); ForgeRefused
+        when the remote does not take it, ForgeUnavailable when it does not answer.
         """
         if self.check_usable(heads):
             return

@@ -1,6 +1,7 @@
 """Landing: a delivery's change is merged onto a branch that others land on, and that branch, of the remote or of the
 vault alone, is moved by compare-and-swap. Also a text for the agent about what landed meanwhile, and a prediction of
-conflicts with other open deliveries."""
+conflicts with other open deliveries. Used by activities and `git.integration`; when an item may land is decided
+elsewhere."""
 
 from __future__ import annotations
 
@@ -346,7 +347,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
     near  deliveries whose names begin with it are compared first
 
     At most MAX_PAIRS deliveries are compared, each by its newest commit. Conflicts that come only from what landed
-    between their two base commits do not count.
+    between their two base commits do not count. Raises WorkspaceLost when the workspace has no record.
     """
     vault, record = workspace.vault, workspace.record()
     conflicts = dict[str, str]()

@@ -1,5 +1,6 @@
 """Git objects read and written without a git process for each: loose ones and refs directly from and to the disk,
-synced, all others through one process, however many are read.
+synced, all others through one process, however many are read. Used by other adapters, most of it through
+`git.repository` and `git.vault`.
 
 Nearly all that is read from a vault was written into it as loose objects. What LooseObjects answers about those is what
 git would answer. Its None says only that git has to be asked: the object is packed, missing, damaged or large, or the

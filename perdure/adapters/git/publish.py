@@ -1,5 +1,7 @@
 """The ways out of the vault: commits made on a delivery's branch from its checkpoints, and their push to the remote,
-which never overwrites commits of others. Landing on a shared branch is in `git.landing`."""
+which never overwrites commits of others. Also what is checked before: the branch's name, whose commits it holds, and
+whether the remote would accept a push. Used by activities and other adapters. Landing on a shared branch is in
+`git.landing`."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def commit_checkpoint(workspace: Workspace, *, checkpoint: str, parent: str, mes
 
     `parent` is the workspace's base commit or a commit made here before. The worktree is restored to the checkpoint if
     it is not there. Unlike a checkpoint, a commit holds the repository's own normal forms (line endings by
-    .gitattributes; filters are not run). Raises WorkspaceLost when the vault does not have the checkpoint.
+    .gitattributes; filters are not run). Raises WorkspaceLost when the vault does not have the checkpoint, or the
+    workspace has no record.
     """
     if not is_at_checkpoint(workspace, checkpoint):
         restore_checkpoint(workspace, checkpoint)

@@ -1,5 +1,6 @@
 """Questions to the user's remote (branches, refs, newest commits), its failures told apart as final or worth another
-try, and the first commit for a remote that has none. Pushes are in `git.publish`.
+try, and the first commit for a remote that has none. Used by other adapters, activities and the command line. Pushes
+are in `git.publish`.
 
 A pull request needs a branch to be compared with, and no forge opens one onto a repository without any. The first
 commit is the same wherever it is made (its date means nothing), so that two deliveries, two hosts and a retry agree.
@@ -146,7 +147,7 @@ def fetch_branch_commits(url: str, branch: str, most: int, keys: Keyring = NO_KE
     """Return the newest commits of a branch on a remote, at most `most`, by first parents, the newest first.
 
     They are fetched, without their files, into a directory that is removed afterwards. Raises ForgeRefused when the
-    remote refuses; ForgeUnavailable when it does not answer.
+    remote refuses; ForgeUnavailable when it does not answer, or has no such branch.
     """
     with tempfile.TemporaryDirectory(prefix="perdure-commits-") as scratch:
         Git(cwd=Path(scratch)).execute("init", "--quiet", "--bare", scratch)

@@ -1,5 +1,6 @@
 """A bare repository as data: refs moved by compare-and-swap, and questions about its commits, files and history,
-answered from loose objects where that can be, else by git. Nothing here speaks to a remote; Vault adds that."""
+answered from loose objects where that can be, else by git. The base of the vault, and of a local forge's repository.
+Nothing here speaks to a remote; Vault adds that."""
 
 from __future__ import annotations
 

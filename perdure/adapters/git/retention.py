@@ -1,5 +1,6 @@
 """Removal of what is kept of deliveries that ended, and packing of the vault: what `perdure gc` does on the disk. It
-tells whether a delivery is merged; which ones are old enough to go is decided in `perdure.local.retention`."""
+tells whether a delivery is merged, for which activities record here the branches that it makes; which deliveries are
+old enough to go is decided in `perdure.local.retention`, which calls it."""
 
 from __future__ import annotations
 
@@ -130,10 +131,11 @@ def remove_delivery(home: Home, kept_delivery: KeptDelivery) -> None:
 
 def prune_vault(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
     """Drop from the vault the objects that nothing refers to and nobody has touched for PRUNE_AFTER, and pack the
-    others. Return the reason if that was not done, an empty string if it was.
+    others and the refs, under the vault's lock. Return the reason if that was not done, an empty string if it was.
 
     Nothing is dropped while one of `remaining` has not ended and began longer ago than that: it may go back to a commit
-    that only its history names. Without any of this vault the history that was packed for commands is removed, too.
+    that only its history names. Before, the base commit of each of `remaining` gets a ref, so that it is kept. Without
+    any of this vault the history that was packed for commands is removed, too.
     """
     others = [kept_delivery for kept_delivery in remaining if kept_delivery.vault.path == vault.path]
     if not others:  # what commands were shown of it is made again when it is missing

@@ -1,5 +1,6 @@
 """Intake: the repository that a person named by a path, an address or `owner/name`, found and checked before anything
-is made or paid for; and what in the person's checkout will not be part of a delivery."""
+is made or paid for; and what in the person's checkout will not be part of a delivery. Used by the command line, and by
+`repository.terms` for the contracts that the worker makes."""
 
 from __future__ import annotations
 
@@ -246,10 +247,11 @@ def _find_origin(path: Path, shown_name: str) -> tuple[str, Path | None]:
 
 
 def _ask_remote(url: str, checkout: Path | None, keys: Keyring, typed_name: str = "") -> TargetRepository:
-    """Ask a remote for its branches and return the repository with them. `typed_name` is the `owner/name` that was
-    typed, for messages.
+    """Ask a remote for its branches and return the repository with them; one without branches as `_empty_target` does.
+    `typed_name` is the `owner/name` that was typed, for messages.
 
-    Raises BadInput where the remote refuses or uses SHA-256 names, ForgeUnavailable where it does not answer.
+    Raises BadInput where the remote refuses or uses SHA-256 names, or it is empty and a person has to push a first
+    commit; ForgeUnavailable where it does not answer.
     """
     try:
         heads = remote_heads(url, keys)
@@ -269,10 +271,11 @@ def _ask_remote(url: str, checkout: Path | None, keys: Keyring, typed_name: str 
 
 
 def _empty_target(url: str, checkout: Path | None, keys: Keyring, heads: Heads) -> TargetRepository:
-    """Return the repository without a branch as one that will begin with FIRST_COMMIT.
+    """Return the repository without a branch as one that will begin with FIRST_COMMIT, after asking the remote for its
+    other refs and the name of its first branch.
 
-    Raises BadInput where a person has to push a first commit: it has other refs, names no branch, or the checkout has
-    commits or uncommitted files.
+    Raises BadInput where the remote refuses that, or a person has to push a first commit: it has other refs, names no
+    branch, or the checkout has commits or uncommitted files. Raises ForgeUnavailable where it does not answer.
     """
     push = "git push -u origin HEAD"
     fix = f"push a first commit: git commit --allow-empty -m first && {push}"

@@ -1,6 +1,6 @@
 """The worktree of one delivery on this host: made, compared with its record, rebuilt when it differs, and removed; and
-its shadow, a second git directory on the vault's objects, by which checkpoints change no byte of a file. What
-checkpoints hold is in `git.checkpoint`."""
+its shadow, a second git directory on the vault's objects, by which checkpoints change no byte of a file. Used by the
+worker, activities and other modules of git. What checkpoints hold is in `git.checkpoint`."""
 
 from __future__ import annotations
 
@@ -221,7 +221,8 @@ class Workspace:
         it was valid, or there was none.
 
         One that was wrong or missing is made anew at `base_sha`, and its record says `setup_done=False`: run setup,
-        then restore. A valid one no longer counts as ended. Raises WorkspaceLost or Superseded as `create` does.
+        then restore. A valid one no longer counts as ended. Raises WorkspaceLost when the vault does not have the
+        commit, Superseded when the record is of a later generation.
         """
         try:
             workspace = cls.open(home, delivery)

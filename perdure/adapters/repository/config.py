@@ -1,6 +1,6 @@
 """The settings of a repository: its `perdure.toml`, parsed, and merged with all other sources into the settings of a
-delivery; the text of a first one, made of what was detected; and its notes to agents (AGENTS.md). Settings of the
-host's owner are in `repository.host`."""
+delivery; the text of a first one, made of what was detected; and its notes to agents (AGENTS.md). Used by activities
+and the command line. Settings of the host's owner are in `repository.host`."""
 
 from __future__ import annotations
 
@@ -86,13 +86,16 @@ def merge_config(
     """Merge all sources into the configuration that counts, and record where each setting came from.
 
     The strongest comes last: defaults, user file, perdure.toml of the base branch, `--config` (which is used *instead
-    of* that file), `PERDURE_*`, request, flags. Labels and gates of a request are added to the configured ones.
+    of* that file), `PERDURE_*`, request, flags. Of the user file and the variables only `limits` and `steps` count
+    here. Labels and gates of a request are added to the configured ones. Limits above the host's are lowered to them in
+    the end, which their origin says.
 
-    host    from load_host_config with the same `env`: its limits are the most anybody gets, whatever was set to more
-    config  the configuration sent with the request; request: its other fields that are settings
-    flags   dotted name → value, for a command line that shows what would count
+    host     from load_host_config with the same `env`: its limits are the most anybody gets, whatever was set to more
+    config   the configuration sent with the request
+    request  its other fields that are settings
+    flags    dotted name → value, for a command line that shows what would count
 
-    Raises BadInput for a variable whose value is not valid.
+    Raises BadInput for a variable whose value is not valid, ValidationError where the merged settings are not.
     """
     file_config, file_name = (config, "--config") if config is not None else (repository, repository_name)
     requested_settings = _request_settings(request)

@@ -1,5 +1,6 @@
 """Detect a repository's toolchains from its files (Python in detail, Node, Go, Rust, JVM, make) and return how it is
-set up and tested, for a repository whose perdure.toml does not say so. Nothing is executed."""
+set up and tested, for a repository whose perdure.toml does not say so. `activities.prepare` uses it, `perdure init` and
+`perdure config` show it. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -333,10 +334,11 @@ def _detect_python(root: Path) -> DetectedCommands:
 
 
 def _detect_node(root: Path) -> DetectedCommands:
-    """Return the commands of a Node project (npm, pnpm, yarn) in this directory; empty where there is no package.json.
+    """Return the commands of a Node project (npm, pnpm, yarn) in this directory; empty where there is no package.json,
+    or it is empty or malformed.
 
     It has tests where package.json has a test script other than the one that `npm init` writes, and setup where it
-    names dependencies.
+    names dependencies or workspaces.
     """
     package = read_json(root / "package.json")
     if not package:
@@ -354,8 +356,8 @@ def _detect_node(root: Path) -> DetectedCommands:
 
 
 def _find_package_manager(root: Path, package: dict[str, Any]) -> tuple[str, str]:
-    """Return (name of a Node project's package manager, its install command), by the lock file, else by
-    `packageManager`, else npm. The command changes no lock file."""
+    """Return (name of a Node project's package manager, its install command): that of the lock file, without one pnpm
+    where `packageManager` names it, else npm. The command changes no lock file."""
     declared = str(package.get("packageManager", "")).partition("@")[0]
     if (root / "pnpm-lock.yaml").is_file():
         return "pnpm", "pnpm install --frozen-lockfile"
@@ -381,7 +383,7 @@ def _detect_go(root: Path) -> DetectedCommands:
 
 def _detect_cargo(root: Path) -> DetectedCommands:
     """Return the commands of a Rust package or workspace in this directory; empty where there is none. Setup is empty
-    where it has no dependencies."""
+    where it has no dependencies and is no workspace."""
     manifest = read_toml(root / "Cargo.toml")
     if not manifest:
         return DetectedCommands()

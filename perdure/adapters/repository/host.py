@@ -1,5 +1,6 @@
 """The settings of this host's owner: the user file, `PERDURE_*` variables, and the file of shared budgets, read and
-merged; and which shared budgets a delivery counts against. A repository's own settings are in `repository.config`."""
+merged, for the worker, activities and the command line; and which shared budgets a delivery counts against. A
+repository's own settings are in `repository.config`."""
 
 from __future__ import annotations
 

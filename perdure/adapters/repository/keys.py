@@ -1,5 +1,6 @@
 """TOML files that people wrote: parsed into a model, or an error that names file, line and key, with the nearest known
-name. The settings of repositories and of the host's owner are read by it."""
+name. The settings of repositories and of the host's owner, presets of agents and screenplays are read by it. Also says,
+for activities that test, where a test command was written."""
 
 from __future__ import annotations
 

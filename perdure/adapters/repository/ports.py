@@ -1,5 +1,6 @@
 """Pairs of ports, one for the backend and one for the frontend of a delivery's application, leased to deliveries of
-this host by files in its home, and written into their worktrees as `.ports.env`."""
+this host by files in its home, and written into their worktrees as `.ports.env`. The worker leases them when it opens a
+workspace, and `activities.close` releases them."""
 
 from __future__ import annotations
 

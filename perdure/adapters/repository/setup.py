@@ -1,6 +1,6 @@
 """Setup of a workspace: the repository owner's own commands are run with network, before any model is called, and files
-that git ignores are copied from the submitter's checkout (`[setup] copy`), along no link. Which commands they are comes
-from the configuration or `repository.detect`."""
+that git ignores are copied from the submitter's checkout (`[setup] copy`), along no link. The worker and `perdure init`
+call it. Which commands they are comes from the configuration or `repository.detect`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,17 @@ async def run_setup(
     fence: Callable[[], None] | None = None,
 ) -> None:
     """Run the commands one after the other in a worktree, with network, `timeout_s` for all of them; the output of each
-    goes to a file in `log_dir`.
+    goes to a file in `log_dir`, which replaces that of an earlier run.
 
-    `on_line` is called with each command and each line of its output. Raises SetupFailed for the first command that
-    fails, with its last lines and the fix; the others are not run. Raises SandboxUnavailable or WorkCutOff when the
-    sandbox, not the command, failed, and before either what `fence` raises.
+    on_line  called with each command and each line of its output
+    inside   the path at which the commands see the worktree; None: its own
+    env      added to the sandbox's own small environment
+    reach    the hosts that the commands may reach
+    lock     a file that the sandbox holds locked while a command lives; None: none
+    fence    called before each command starts; raises (Superseded) to refuse
+
+    Raises SetupFailed for the first command that fails, with its last lines and the fix; the others are not run. Raises
+    SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and before either what `fence` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s

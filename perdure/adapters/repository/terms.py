@@ -1,6 +1,6 @@
 """The terms of a delivery, settled and checked before anything is paid for: its repository and checkout, its base, the
-name of its branch, whether that can be worked on or landed, and the issue's text, fetched once and cut to size. The
-contract of a delivery or backlog is built of them."""
+name of its branch, whether that can be worked on or landed, and the issue's text, fetched once and cut to size.
+Activities build the contract of a delivery or backlog of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def branch_names(
 
     Where the template has no {kind}, there is only that one. Each name can be pushed: where the text of a request or an
     issue makes one that cannot be, the delivery's digest is appended. Raises InvalidRequest where it cannot be pushed
-    even so, or as `branch_name` does.
+    even so, the template has an unknown placeholder, or a name is too long; ForgeRefused or ForgeUnavailable where an
+    existing branch cannot be fetched.
     """
     kinds = {"": NO_KIND} | ({str(kind): str(kind) for kind in Kind} if "{kind}" in template else {})
     names = {}
@@ -259,6 +260,7 @@ def find_source(request: DeliveryRequest, ours: bool, target: TargetRepository, 
     """Return the submitter's checkout, from which setup copies files; empty where the request names none, or none is
     needed.
 
+    ours    the request comes from this home
     needed  something is to be copied from it
 
     Raises InvalidRequest where it is needed, and the request does not come from this home or names what is no checkout

@@ -1,6 +1,6 @@
 """The two commits of an experiment, base and change, the test sides of both, and the trees made of their files for the
-runs of `run_experiment`. Also a check of a commit's test side, which tells people what looks wrong before any money is
-spent."""
+runs of `run_experiment`; and the runner that a test command starts. Also a check of a commit's test side, by which
+`activities.prepare` tells people what looks wrong before any money is spent."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class CommitPair:
         """Return the product files that the change has added or changed and that hold tests themselves, such as
         doctests. These are the change's in every run: the base's versions of their tests are not run on the change.
 
-        Empty where the command's runner knows no such tests, or looks for them only when asked to and neither the
-        command nor a settings file of the base (.toml, .ini, .cfg) does so.
+        Empty where the command's runner is not known or knows no such tests, or looks for them only when asked to and
+        neither the command nor a settings file of the base's test side (.toml, .ini, .cfg) does so.
         """
         runner = self.runners[command_key(test)]
         if runner is None or not runner.inline_tests:
@@ -142,7 +142,8 @@ class CommitPair:
         deleted from them; None where it has deleted none that is known by name.
 
         A file is compared with the change's version of it, or with all changed test files where it is gone. Stripped
-        files are written into the repository as blobs; one without any definition left is dropped.
+        files are written into the repository as blobs; one without any definition left is dropped. Raises GitError when
+        git fails.
         """
         base_paths = [path for path in self.touched if self.base_side.holds_tests(path)]
         change_paths = [path for path in self.touched if self.change_side.holds_tests(path)]
@@ -167,7 +168,7 @@ class CommitPair:
         the tree into the repository.
 
         Where nothing but test files differs on the test side, tests that did not change are left out, unless those that
-        did may need them (see find_unaffected_tests).
+        did may need them (see find_unaffected_tests). Raises GitError when git fails.
         """
         entries = mix_trees(self.change, self.base, self.change_side)
         spared = (

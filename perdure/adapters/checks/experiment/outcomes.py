@@ -145,8 +145,9 @@ async def confirm_failures(
     once_only    tests for which nobody is called tampered: failing once more is enough
 
     It is repeated at most EXPERIMENT_AGAIN times, within the time the command itself may take. Where tests cannot be
-    run alone, the whole command is run. A test that passes alone is then run among the others: it may fail because of
-    what the change leaves behind.
+    run alone, the whole command is run. A test that passes alone is then run among the others, for it may fail because
+    of what the change leaves behind: it still counts as failing where it is reported as not passed there. Raises
+    SandboxUnavailable or WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work.
     """
     deadline, passed_alone = time.monotonic() + parse_duration(runs.test.timeout), set[CaseKey]()
     for repetition in range(EXPERIMENT_AGAIN):
@@ -170,7 +171,8 @@ async def _passing_alone(
     """Run these tests each alone, and return those that passed; a test that is not reached before the deadline
     (monotonic) is not among them.
 
-    None where they are more than RERUN_TESTS_MOST, or the runner cannot select one.
+    None where they are more than RERUN_TESTS_MOST, or the runner cannot select one. Raises SandboxUnavailable,
+    WorkCutOff or Superseded when a run does.
     """
     cases, passing = {case_key(case): case for case in base_result.cases}, set[CaseKey]()
     if len(failing) > RERUN_TESTS_MOST:
@@ -221,7 +223,7 @@ class CanarySearch:
 
         A test file of the base in which nothing passes in `plain_run`, though something did on the base, may not even
         load on the change: its canaries are left out, and the change is run with canaries in its own test files
-        instead.
+        instead. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         reports_cases = bool(base_run.result.cases)
         missed = set(canaries.names) - red_canaries(canaries.names, canary_run.result, reports_cases)
@@ -256,7 +258,8 @@ class CanarySearch:
         """Run the change with canaries in its own test files, and return the names of those that were not red; None,
         without a run, where no canary can be expected to be red.
 
-        Only canaries of files that hold a test which passes in `change_run` count.
+        Only canaries of files that hold a test which passes in `change_run` count. Raises SandboxUnavailable,
+        WorkCutOff or Superseded when a run does.
         """
         live_places = places(change_run) if change_run is not None else set()
         canaries = await in_thread(self.commits.make_canaries, self.runners, self.directory, on_change=True)

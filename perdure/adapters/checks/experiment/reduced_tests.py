@@ -1,6 +1,6 @@
-"""Cut definitions out of test files: the base's files without the functions and tests that the change has deleted from
-them, and without imports that only these needed. Also find one test's text in a file, as the base has it and as the
-change does, for a reviewer.
+"""Cut definitions out of test files, for `commit_pair`: the base's files without the functions and tests that the
+change has deleted from them, and without imports that only these needed. Also find one test's text in a file, as the
+base has it and as the change does, which `run_experiment` shows to a reviewer.
 
 A test file that names a deleted function does not even load, and all its other tests fail with it. Nothing of the
 change is put into it: what stays is the base's own.

@@ -1,12 +1,14 @@
 """Run the experiments that judge a change, and say what they show: each runs a test command in a clean checkout of its
-own, the test side read-only. What a result leads to is in `checks.verdict`.
+own, the test side read-only. `activities.change_experiments` calls it once the change's own tests are green; what a
+result leads to is in `checks.verdict`.
 
 B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green. C, canaries:
 the same with tests that always fail, first and last in each test file: each is reported red. D, FAIL_TO_PASS: the
 change's test side with the base's product files: what fails there is what the change is about.
 
-B and D are made only where the change touches the test side at all. B, C and D run at the same time. A test that fails
-in B and a canary that is not red are then run on the base as well, in the same way.
+B and D are made only where the change touches the test side at all, D only where the command also reports its tests by
+name; C is then made on the change itself. B, C and D run at the same time. A test that fails in B and a canary that is
+not red are then run on the base as well, in the same way.
 """
 
 from __future__ import annotations
@@ -121,7 +123,8 @@ class _CommandTrial:
         The base and the change as they are run too, where their results are not known with test cases. Where tests of
         the base are not reported in B, because the change deleted what their files name, the base's tests on the change
         (B) and the canaries (C) are run again without the deleted parts. What could not be tried stands in `unasked` of
-        the result, with the reason. Raises as run_experiment does.
+        the result, with the reason. Raises SandboxUnavailable or WorkCutOff when the sandbox failed, Superseded when a
+        newer attempt owns the work.
         """
         canaries = await in_thread(self._commits.make_canaries, self._canary_runners, self._test.directory)
         if inline_files := await in_thread(self._commits.inline_test_files, self._test):
@@ -198,7 +201,8 @@ class _CommandTrial:
         Without c_run or base_run, the change is run with canaries in its own test files. A c_run that was cut off is
         made again, and where a canary was not red in it, the base is run with them. Returns no fields when no canary
         could be tried, or none is red on the base either. Adds to `unasked` the reason for that, and which canaries
-        could not be planted or which files had none that is red on the base.
+        could not be planted or which files had none that is red on the base. Raises SandboxUnavailable, WorkCutOff or
+        Superseded when a run does.
         """
         if canaries.unplanted and c_run is not None:
             self._unasked_reasons.append(
@@ -241,7 +245,7 @@ class _CommandTrial:
         tests demand and the change no longer does) where they fail on the change.
 
         The promise is added only where the command passes on both commits as they are, b_run fails, fails again in a
-        second run, and the base passes once more.
+        second run, and the base passes once more. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         if b_run.result.verdict == "passed" or not (base_result.verdict == change_result.verdict == "passed"):
             return result
@@ -271,7 +275,7 @@ class _CommandTrial:
         A test has failed only if it is green on the base in a run like this, and fails in repeated runs as well; these
         runs are made here. Tests that are flaky on the base do not count. Where all fail and settings shared with the
         product differ, they are run with the change's settings. Reasons why tests could not be judged are added to
-        `unasked`.
+        `unasked`. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
         if flaky := base_green & {case_key(case) for case in base_result.cases if case.flaky}:
@@ -347,6 +351,8 @@ class _CommandTrial:
         a new run.
 
         label  "base" or "change"
+
+        Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         if known_result is not None and (known_result.cases or not self._reports_cases):
             return ExperimentRun(known_result, ())

@@ -131,7 +131,12 @@ class CommandRuns:
     run_count: int = 0
 
     async def run_whole(self, kind: str, layout: TreeLayout) -> ExperimentRun:
-        """Run the whole command in a layout. `kind`: one of _PROGRESS_TEXTS. Raises as run_tests does."""
+        """Run the whole command in a layout, report one line as it begins, and return the run.
+
+        kind  one of _PROGRESS_TEXTS
+
+        Raises SandboxUnavailable or WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work.
+        """
         test_run = await self._run_labelled(kind, layout, None)
         assert test_run is not None
         return test_run
@@ -141,10 +146,11 @@ class CommandRuns:
         return await self._run_labelled("b-alone", layout, case)
 
     async def _run_labelled(self, kind: str, layout: TreeLayout, case: TestCase | None) -> ExperimentRun | None:
-        """Report that a run begins, make it under a label of its own, and return it; None where its runner cannot
-        select `case`.
+        """Report that a run begins, make it in a checkout under a label that no other run has, and return it; None
+        where `case` is given and its runner cannot select that test.
 
-        Tests of crashes can have this process killed right afterwards.
+        Where a test of crashes has asked for it, this process is killed right afterwards. Raises SandboxUnavailable or
+        WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work.
         """
         self.run_count += 1
         self.on_progress(f"{self.test.name}: {_PROGRESS_TEXTS[kind]}")
@@ -212,19 +218,21 @@ def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
 
 
 def stamp_test_side(rules: SideRules, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return path → stamp (inode, size, times) of each file of a checkout's test side, without what may be written.
+    """Return path → stamp (inode, size, times) of each file of a checkout's test side that is to be protected from
+    writing. Lock files, `.git`, dependencies and caches are left out, and so is what the command may write.
 
     writes  paths that the command may write
 
-    A stamp changes when somebody writes to the file, and cannot be set back. No two such walks go on at once.
+    A stamp changes when somebody writes to the file, and cannot be set back. Waits while another thread walks over a
+    tree.
     """
     with tree_walk_lock:
         return _walk_test_side(rules, source, writes)
 
 
 def _walk_test_side(rules: SideRules, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return path → stamp (inode, size, times) of each file of a checkout's test side, without what may be written;
-    `.git`, dependencies and caches are skipped."""
+    """Return path → stamp (inode, size, times) of each file of a checkout's test side that is to be protected from
+    writing, without what may be written; lock files, `.git`, dependencies and caches are skipped."""
     stamps, pending = dict[str, tuple[int, ...]](), [""]
     while pending:
         directory = pending.pop()

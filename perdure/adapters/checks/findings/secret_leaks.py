@@ -1,6 +1,6 @@
 """Find secrets that a change would publish, in what it adds, in the delivery's earlier commits and in their messages,
-and make the findings. The detectors are the providers' formats of detect-secrets, and a few that it does not know.
-Nothing is sent anywhere."""
+and make the findings, for `engine_findings`. The detectors are the providers' formats of detect-secrets, and a few that
+it does not know. Nothing is sent anywhere. Also makes a path printable on one line, for all findings and for agents."""
 
 from __future__ import annotations
 
@@ -346,8 +346,9 @@ def find_leaks(
 
     binaries  paths whose content is not text to git
 
-    Secrets that the base's files hold already are left out. One in the change's files is not reported again for earlier
-    commits and messages. At most SECRET_LEAKS places are looked at. Raises GitError when a commit is missing.
+    Secrets that the base's files hold already are left out; SECRET_VALUES of them are searched for there, and any
+    beyond count as new. One in the change's files is not reported again for earlier commits and messages. At most
+    SECRET_LEAKS places are looked at. Raises GitError when a commit is missing.
     """
     places = list(islice(_leak_places(repository, contract, base, head, changed, binaries), SECRET_LEAKS))
     values = dict.fromkeys(place.leak.value for place in places)

@@ -1,5 +1,6 @@
 """The test runners that are known, and the one that a command line starts: how it is made to write a report without
-changing what it tests, and to run one test alone. What differs from runner to runner is in its own module."""
+changing what it tests, and to run one test alone. What differs from runner to runner is in its own module. Used by the
+other modules of `perdure.adapters.checks` alone, which run the commands."""
 
 from __future__ import annotations
 
@@ -45,9 +46,10 @@ def make_invocation(
     env        what the command would see anyway
 
     A runner is recognised when exactly one part of the command line starts one; wrappers (`uv run`, `python -m`) and
-    package scripts (`npm test`) are looked through. A command is run as it is with `report = "exit"`, and where its
-    runner is not recognised or cannot be asked. In the latter case it may write a report to $PERDURE_REPORT by itself,
-    and has to with `report = "junit"`.
+    package scripts (`npm test`) are looked through. Without one, or where it cannot be asked for a report, the command
+    is run as it is: it may then write a report to $PERDURE_REPORT by itself, and has to with `report = "junit"`. With
+    `report = "exit"` it is run as it is and no report is expected. `partial` is set only where the runner was asked for
+    a report.
     """
     file = results / "junit.xml"
     if test.report == "exit":

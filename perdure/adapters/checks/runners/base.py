@@ -120,7 +120,7 @@ def translate_patterns(patterns: Iterable[str], translate: Callable[[str], Seque
     translate  gives the regular expressions of one pattern; none: it cannot be translated
 
     A pattern that cannot be translated, is longer than SIDE_PATTERN_CHARS, or is beyond the first SIDE_PATTERNS is
-    listed in `unread`, cut to that length.
+    listed in `unread`, cut to that length; at most SIDE_PATTERNS of them are.
     """
     tests, unread = list[str](), list[str]()
     for number, pattern in enumerate(patterns):

@@ -150,8 +150,9 @@ class Pytest(Runner):
         return program in ("pytest", "py.test")
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how pytest is run so that it writes a JUnit report and keeps its cache beside that; the options are in
-        the variable PYTEST_ADDOPTS, the command stays as it is.
+        """Return how pytest is run so that it writes a JUnit report, goes on where a file cannot be loaded, and keeps
+        its cache beside the report, unless the command switches the cache off. The options are appended to the variable
+        PYTEST_ADDOPTS, the command stays as it is.
 
         None where the command has an option of its own for the report, or switches it off.
         """

@@ -1,9 +1,10 @@
 # mypy: ignore-errors
 # It wraps what unittest itself leaves untyped, in whatever Python the repository has.
-"""`python -m unittest` with a report, run in its place: the report's path is the first argument, then come unittest's
-own.
+"""`python -m unittest` with a JUnit report, run in its place: the report's path is the first argument, then come
+unittest's own.
 
-Runs inside the sandbox, under the repository's Python: nothing of Perdure is imported.
+The runner in `runners.python` copies this file beside the report and puts it into the command line. Runs inside the
+sandbox, under the repository's Python: nothing of Perdure is imported.
 """
 
 import inspect

@@ -1,5 +1,6 @@
 """Signs of weakened tests in a change, found by reading files and not by running them: tests that are gone and that no
-experiment covers, and hints for a reviewer.
+experiment covers, which `activities.run_tests` puts into its report, and hints for a reviewer, which
+`findings.engine_findings` lists.
 
 source_tests   the tests in one file, by name, without what stands in comments and strings
 missing_tests  tests of the base that are gone or skipped where no run shows it: hits, which make the verdict red

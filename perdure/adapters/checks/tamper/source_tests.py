@@ -1,5 +1,6 @@
 """Read the tests in one source file, by name: where each stands, its body in a normal form, and what skips it. For this
-it blanks comments and strings of a program, in one pass and without a parser."""
+it blanks comments and strings of a program, in one pass and without a parser. Used by the other modules of
+`checks.tamper`, by the findings about lost tests, and by `experiment.reduced_tests`."""
 
 from __future__ import annotations
 
@@ -335,7 +336,8 @@ def _read_script(path: str, source: BlankedSource) -> Iterator[SourceTest]:
 
 
 def _read_python(path: str, source: BlankedSource) -> Iterator[SourceTest]:
-    """Yield the tests in a Python file: functions outside of others whose names begin with `test`, without fixtures."""
+    """Yield the tests in a Python file: functions and methods, outside of other functions, whose names begin with
+    `test`, without fixtures; each with what skips it or the whole module."""
     bare, text = source.bare.split("\n"), source.text.split("\n")
     plain = source.plain.split("\n")
     everywhere = [

@@ -216,7 +216,7 @@ def server_time(headers: Mapping[str, Any]) -> float:
 
 def _forbidden_error(message: str, headers: Mapping[str, Any], where: str, variable: str) -> ForgeRefused:
     """Return the error that an answer of 403 means, with what to do: single sign-on, an archived repository, a missing
-    scope or permission."""
+    scope or permission; for any other reason GitHub's own message."""
     if sso := str(headers.get("x-github-sso") or ""):
         match = re.search(r"/orgs/([\w.-]+)/", sso)
         organisation = f"the organisation {match[1]}" if match else "the organisation"

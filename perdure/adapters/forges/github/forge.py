@@ -61,9 +61,10 @@ class GitHubRepository:
     @contextmanager
     def open_connection(self, *, write: bool = True) -> Iterator[Repository]:
         """Fetch the repository over a connection of its own, and yield PyGithub's repository for the block. Errors of
-        GitHub in the block are raised as ForgeRefused or ForgeUnavailable.
+        GitHub in the block are raised as ForgeRefused or ForgeUnavailable. The account's token is had first, for which
+        an App may have to request a new one.
 
-        `write`: raise ForgeRefused at once when there is no token.
+        write  raise ForgeRefused at once when there is no token
         """
         token = self.account.token(self.repository)
         if write and token is None:
@@ -282,9 +283,10 @@ def _try_permissions(target: GitHubRepository, repository: Repository, base: str
     """Raise ForgeRefused when a fine-grained token lacks a permission. GitHub does not tell what such a token may do,
     so two requests are sent that cannot have an effect.
 
-    These are git's first request of a push, which is not followed by one, and a pull request of the base branch into
-    itself, which GitHub never opens: it looks at permissions first, and answers with the one that is missing. Raises
-    ForgeUnavailable when GitHub is not well; other errors of PyGithub go through.
+    These are git's first request of a push, which is not followed by one, and is sent only where git shows the token,
+    too; and a pull request of the base branch into itself, which GitHub never opens: it looks at permissions first, and
+    answers with the one that is missing. Raises ForgeUnavailable when GitHub is not well; other errors of PyGithub go
+    through.
     """
     if target.pushed_with_token and not _may_push(target, repository):
         raise _missing_permission_error(target, "the permission Contents: write")

@@ -1,5 +1,5 @@
 """Issues on GitHub: one is fetched as a request, and the one comment on it that says how its delivery stands is created
-or edited. Searches for several issues are in `github.forge`."""
+or edited. `github.forge` calls it with PyGithub's repository; searches for several issues are there."""
 
 from __future__ import annotations
 

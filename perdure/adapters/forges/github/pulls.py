@@ -82,11 +82,12 @@ def _open_pulls(repository: Repository) -> Iterator[Pull]:
 
 def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedPullRequest:
     """Return the pull request of the proposal's head branch, with notes for a person: an existing one brought up to
-    date, else a new one, never a second.
+    date, else a new one, never a second. Labels and reviewers of the proposal are added to a pull request of ours, and
+    further open ones of this delivery are closed; one of somebody else is left as it is.
 
-    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, does not see the branch yet, or
-    others keep removing our part of a shared text; ForgeRefused when GitHub refuses one for a reason that is known;
-    else what PyGithub raises.
+    Waits until our part of a shared text has stayed there. Raises ForgeUnavailable when GitHub says that one exists and
+    does not list it yet, does not see the branch yet, or others keep removing our part of a shared text; ForgeRefused
+    when GitHub refuses one for a reason that is known; else what PyGithub raises.
     """
     result = _adopt_existing(repository, proposal)
     if result is None:
@@ -104,11 +105,12 @@ def _adopt_existing(
 ) -> ProposedPullRequest | None:
     """Return the existing pull request that serves for this delivery, with notes, or None when one has to be created.
 
-    First choice is the delivery's own open one, by its marker: it is updated, and any further open one of its own is
-    closed. Where the proposal shares a text and no own one is open, the first open one of another delivery into the
-    same base takes its place; it is never closed. Next is an open one of somebody else into the same base, which is
-    left as it is, with a note. Last is an own one for this very commit that somebody has closed or merged, with a note.
-    `created` was opened just now and may not be listed yet.
+    First choice is the delivery's own open one, by its marker: it is updated, gets the proposal's labels and reviewers,
+    and any further open one of its own is closed. Where the proposal shares a text and no own one is open, the first
+    open one of another delivery into the same base takes its place; it is never closed. Next is an open one of somebody
+    else into the same base, which is left as it is, with a note. Last is an own one for this very commit that somebody
+    has closed or merged, with a note. `created` was opened just now and may not be listed yet. Raises ForgeUnavailable
+    when others keep removing our part of a shared text; else what PyGithub raises.
     """
     listed = pulls_of_branch(repository, proposal.head, "all")
     if created is not None and created.number not in {pull.number for pull in listed}:

@@ -1,5 +1,5 @@
 """A server of GitHub by its address: the address of its API, and which repositories' URLs are its own. Nothing is asked
-of it here.
+of it here. `github.site` makes servers of what the environment names.
 
 No model output comes near this: the server is from the environment, owner and name from the origin's URL.
 """

@@ -1,5 +1,6 @@
 """The servers of GitHub that the environment names, each with our account there: tokens and Apps are read from
-variables here, and each server gives the forge and git's credential for a repository on it."""
+variables here, and each server gives the forge and git's credential for a repository on it. Used by `forges.select`
+alone."""
 
 from __future__ import annotations
 
@@ -63,9 +64,9 @@ def sites_from_environment(environ: MutableMapping[str, str]) -> list[GitHubSite
     """Return the servers that these variables name, each with our account there. The one meant by `owner/name` comes
     first; github.com is always among them.
 
-    Removes the secrets from `environ`. A token for github.com is used for github.com alone. Raises BadInput for a
-    malformed address or token, an App's id or key without the other, a key that cannot be read, a token and an App at
-    once.
+    Removes the secrets from `environ`, and reads an App's private key from its file. A token for github.com is used for
+    github.com alone. Raises BadInput for a malformed address or token, an App's id or key without the other, a key that
+    cannot be read, a token and an App at once.
     """
     values = {name: environ.pop(name, "").strip() for name in SECRET_VARIABLES}
     values |= {name: environ.get(name, "").strip() for name in (URL, APP_ID)}
