@@ -67,17 +67,19 @@ class BacklogActivities(OnHost):
 
     @activity.defn
     async def open_backlog(self, work: OpenBacklogInput) -> OpenBacklogResult:
-        """Return a backlog's base, the name of its integration branch and what its workflow needs to know of this host;
-        nothing is pushed. Raises InvalidRequest or BadInput for a request, settings or branch that cannot be used,
-        ForgeRefused or ForgeUnavailable when remote or forge does not answer as needed."""
+        """Fetch the backlog's base, read its settings, check that the integration branch can be used, and return base,
+        branch and what its workflow needs to know of this host; nothing is pushed and no issues are listed. Raises
+        InvalidRequest or BadInput for a request, settings or branch that cannot be used, ForgeRefused or
+        ForgeUnavailable when remote or forge does not answer as needed."""
         async with send_heartbeats():
             return await in_thread(self._open_backlog, work, False)
 
     @activity.defn
     async def backlog_room(self, work: OpenBacklogInput) -> ConcurrencyCheckResult:
         """Return the reason why the repository's limits do not allow one more pull request, that of this backlog; an
-        empty reason: they do. Raises NoRoom, which is retried, instead of returning a reason when `work.waits` is set.
-        """
+        empty reason: they do. Raises NoRoom, which is retried, instead of returning a reason when `work.waits` is set;
+        InvalidRequest or BadInput for a repository or settings that cannot be used; ForgeRefused, ForgeUnavailable and
+        RPCError when forge, remote or Temporal server do not answer."""
         async with send_heartbeats():
             url, limits = await in_thread(self._read_limits, work)
             identity = {"repository": work.repository, "url": url, "workflow_id": work.backlog}
@@ -114,9 +116,10 @@ class BacklogActivities(OnHost):
         """Find the backlog's base, read its settings, and return both with the name of its integration branch and what
         its workflow needs to know of this host. Without `make_branch` only check that the branch can be used; with it
         push the branch when it is missing, in an empty repository the first commit too, and list the issues that the
-        backlog is to build.
+        backlog is to build. For a stack, which has no integration branch, none is checked or pushed.
 
-        Raises InvalidRequest when the settings let nothing land, or the branch can be neither used nor made.
+        Raises InvalidRequest when the settings let nothing land, or the branch can be neither used nor made;
+        ForgeRefused or ForgeUnavailable when remote or forge does not answer as needed.
         """
         target, vault = self.open_target(work)
         base, base_sha = fetch_base(vault, target, _settings_request(work))
@@ -156,7 +159,8 @@ class BacklogActivities(OnHost):
         request of Perdure's is open for them, that pull request's number by the issue's. Both are empty without a
         query.
 
-        Raises InvalidRequest when the repository's forge has no issues that Perdure can read.
+        Raises InvalidRequest when the repository's forge has no issues that Perdure can read, ForgeRefused when the
+        query names more than ITEMS_MOST, ForgeUnavailable when the forge does not answer.
         """
         if not (query := work.backlog_request.get("issues")):
             return (), {}
@@ -180,10 +184,11 @@ class BacklogActivities(OnHost):
 
     def _open_pull_request(self, work: CloseBacklogInput) -> CloseBacklogResult:
         """Fetch the integration branch and its base, and open one pull request from the one into the other, or update
-        the one that is open.
+        the one that is open; return it with the forge's notes as the message.
 
         Returns only a message when the base has all of the branch, merged or squashed, and when the origin has no forge
-        that Perdure speaks to. Raises ForgeRefused when the base or the branch is gone from the remote.
+        that Perdure speaks to. Raises ForgeRefused when the base or the branch is gone from the remote or the forge
+        refuses, ForgeUnavailable when remote or forge does not answer.
         """
         target, vault = self.open_target(work)
         head = fetch_integration_branch(vault, work.branch, work.head)
@@ -242,7 +247,7 @@ class BacklogActivities(OnHost):
 
     def _is_ours(self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput) -> bool:
         """Return True when the backlog's request names this very repository and carries a proof that this home's key
-        has signed."""
+        has signed for this backlog's id and all fields of its request but the items."""
         claimed_proof, request_fields = (
             work.backlog_request.get("proof"),
             {name: value for name, value in work.backlog_request.items() if name != "items"},
@@ -349,9 +354,11 @@ class StackActivity(OnHost):
             return await in_thread_to_end(self._update_pull_requests, work)
 
     def _update_pull_requests(self, work: StackInput) -> StackState:
-        """Find the newest pull request of each item, reopen it when it was closed with its base and that is back,
-        retarget it when another base is asked for that exists, and return the state of each, by item. Items without a
-        pull request are left out; without a forge that Perdure speaks to, all are."""
+        """Find the newest pull request of Perdure's for each item; reopen it when it is closed, the input asks for that
+        and the branch it is into exists; when it is open, retarget it to the base that the input names, if that exists
+        and is another one. Return the state of each, by item. Items without a pull request are left out; without a
+        forge that Perdure speaks to, all are. Raises ForgeRefused or ForgeUnavailable when the forge refuses or does
+        not answer."""
         target, vault = BacklogActivities(self._host).open_target(work)
         forge = self._host.forges.forge(target.url)
         if forge is None:

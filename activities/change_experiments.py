@@ -39,8 +39,9 @@ async def experiment_on_change(session: WorkspaceSession, report: TestReport, be
 
     before  the test commands' report on the base; None: not known
 
-    Checkouts of an earlier, killed attempt are deleted, and everything is run again. Raises SandboxUnavailable when the
-    host has no sandbox, Superseded when a newer attempt has taken over the workspace, WorkspaceLost when it is gone.
+    Checkouts of an earlier, killed attempt are deleted, and everything is run again. Raises SandboxUnavailable or
+    WorkCutOff when the sandbox is missing or was ended, Superseded when a newer attempt has taken over the workspace,
+    WorkspaceLost when it is gone.
     """
     contract = session.contract
     scratch = session.workspace.home.trials(contract.delivery)

@@ -27,9 +27,10 @@ class CloseActivity(OnHost):
     @activity.defn(name="close")
     async def close(self, work: CloseInput) -> CloseResult:
         """Release the delivery's ports, remove its worktree, or keep it for a while when `work.keep` is set, and return
-        receipt, spending and what went wrong. What cannot be removed, and a workspace that is not on this host, is
-        logged and put into the result's message; it is no error. Raises Superseded when a newer attempt has taken over
-        the workspace."""
+        receipt, spending and what went wrong. What the plan's tasks (`work.tasks`) paid and survived is added to the
+        delivery's spend log and journal. What cannot be removed, and a workspace that is not on this host, is logged
+        and put into the result's message; it is no error. Raises Superseded when a newer attempt has taken over the
+        workspace."""
         try:
             async with self._host.lease_workspace(work.delivery) as (workspace, _):
                 message = await in_thread(self._release_workspace, workspace, work.keep)
@@ -43,8 +44,9 @@ class CloseActivity(OnHost):
         """Release the ports, remove the leftovers of killed runs, mark the workspace as ended, remove the worktree
         unless `keep` is set, and repack a vault that has grown large.
 
-        Also removes worktrees and kept checkouts of any delivery of this home that were not used for long. Returns what
-        could not be removed or repacked, separated by `; `; empty: nothing went wrong.
+        Also removes worktrees of deliveries of this home that ended long ago, and kept checkouts that are too many or
+        were not used for long. Returns what could not be removed or repacked, separated by `; `; empty: nothing went
+        wrong.
         """
         release_ports(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)

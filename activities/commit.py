@@ -28,7 +28,8 @@ class CommitActivity(OnHost):
     async def commit(self, work: CommitInput) -> CommitResult:
         """Commit the checkpoint's files onto the delivery's branch and return the commit with its size and predicted
         conflicts; a result without a commit when nothing differs from the parent. Raises Superseded when a newer
-        attempt has taken over the workspace, WorkspaceLost when this host does not have it."""
+        attempt has taken over the workspace, WorkspaceLost when this host does not have it, SetupFailed,
+        SandboxUnavailable or NoPorts when it cannot be made ready again."""
         async with self._host.open_session(work.delivery, work.contract) as session:
             return await in_thread(_commit_to_branch, session, work)
 

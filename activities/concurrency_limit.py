@@ -90,8 +90,9 @@ async def find_limit_reason(
 async def _list_other_deliveries(
     client: Client, repository: str, workflow_id: str, stack: str
 ) -> tuple[OtherDelivery, ...]:
-    """List the repository's other running deliveries, as the limits count them, and backlogs that will open a pull
-    request; of all that run only the newest MAX_LISTED are looked at.
+    """List the repository's other running deliveries, as the limits count them, and its other running backlogs, each of
+    which will open a pull request, but not the backlog `stack` and no backlog that builds a plan's tasks; of all that
+    run only the newest MAX_LISTED are looked at. Raises RPCError when the server does not answer.
 
     An item of the same backlog counts even while it has not reported its repository. The tasks of a plan count as one,
     together with the delivery that waits for them.

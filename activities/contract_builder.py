@@ -51,8 +51,9 @@ class ContractBuilder(OnHost):
         `complete_contract` adds them once there is a worktree.
 
         When the delivery publishes to an origin without accounts, dry runs check first that it may push. The contract
-        of a plan's task is made from its parent's. Raises InvalidRequest or BadInput for a request or settings that
-        cannot be carried out, ForgeRefused or ForgeUnavailable when remote or forge does not give what is needed.
+        of a plan's task is made from its parent's, without fetching anything. Raises InvalidRequest or BadInput for a
+        request or settings that cannot be carried out, ForgeRefused or ForgeUnavailable when remote or forge does not
+        give what is needed, WorkspaceLost for a task whose parent is not on this host.
         """
         if request.landing is not None and request.parent_delivery is not None:
             return self._build_for_task(delivery, request, request.landing, request.parent_delivery)
@@ -117,9 +118,9 @@ class ContractBuilder(OnHost):
         self, delivery: str, request: DeliveryRequest, landing: LandingPlace, parent: ParentDelivery
     ) -> tuple[Vault, Contract, EffectiveConfig]:
         """Return vault, contract and settings of a plan's task: those of its parent delivery, on what other tasks have
-        landed, with the task's share of budget and tokens; nothing is fetched. A task only builds: it is not tested,
-        documented or reviewed, because the verdict is about all tasks together. Raises WorkspaceLost when this host
-        does not have the parent."""
+        landed, with the task's share of budget and tokens, and no gates that wait for a person; nothing is fetched. A
+        task only builds: it is not tested, documented or reviewed, because the verdict is about all tasks together.
+        Raises WorkspaceLost when this host does not have the parent."""
         vault = Workspace.open(self._host.home, parent.delivery).vault
         parent_contract, onto = (
             self._host.load_contract(vault, parent.delivery, parent.terms),

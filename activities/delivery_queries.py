@@ -1,8 +1,9 @@
 """Activities that answer questions about a delivery from vault, journals, remote and forge, without taking its lease:
 facts for `perdure verify`, pages of text, spending, the check of an edited plan.
 
-They are started apart from the delivery's workflow, or by the Treasury, so that nothing of them goes into the
-delivery's history. Only `store_text` has an effect: an artifact, and the same text twice is one.
+Clients start `verify`, `verify_published`, `read` and `keep` apart from the delivery's workflow, so that nothing of
+them goes into its history; the Treasury starts `spent`, the delivery's workflow `check_plan`. Only `store_text`
+(activity `keep`) has an effect: an artifact, and the same text twice is one.
 """
 
 from __future__ import annotations

@@ -83,13 +83,14 @@ class FollowActivities:
 
     @activity.defn
     async def follow(self, work: FollowInput) -> FollowResult:
-        """Put the integration branch onto its base as it is now, on this host alone, test it there when needed, and
-        return the commit to move it to. Nothing is pushed.
+        """Put the integration branch onto its base as it is now, on this host alone, and return the commit to move it
+        to; nothing is pushed. When the verdict on that commit is not known yet, it is tested in a workspace made for
+        it, and the result names the landed items whose checks were run.
 
         The result has a `problem` instead of that commit when commits conflict with the base, the tests are red there,
         or the base is gone. Raises ForgeRefused when the branch is gone from the remote or was put back,
         ForgeUnavailable when the remote does not answer, InvalidRequest for a request or settings that are wrong,
-        SetupFailed when setup or a test command cannot start.
+        SetupFailed when setup or a test command cannot start, SandboxUnavailable, NoPorts.
         """
         update_heartbeat(doing="fetching")
         try:
@@ -126,7 +127,8 @@ class FollowActivities:
     async def check_landed(self, work: FollowInput) -> LandedChecksResult:
         """Run the checks of landed items on the integration branch as it stands, in a workspace for it, and return
         which of the items' checks passed and failed. Raises ForgeRefused when the branch is gone from the remote or was
-        put back, ForgeUnavailable, SetupFailed, and InvalidRequest also when the base is gone."""
+        put back, ForgeUnavailable, SetupFailed, SandboxUnavailable and NoPorts when the workspace cannot be made ready,
+        and InvalidRequest also when the base is gone."""
         update_heartbeat(doing="fetching")
         candidate = await in_thread(self._branch_as_it_is, work)
         contract = await self._preparation.make_workspace(candidate.vault, candidate.contract, candidate.settings)
@@ -138,8 +140,9 @@ class FollowActivities:
     @activity.defn
     async def move_branch(self, work: MoveBranchInput) -> MoveBranchResult:
         """Move the integration branch on the remote to `work.head` if it is still at `work.onto`, and return its commit
-        and those of the items on it; an empty result when somebody else moved it first. Raises ForgeRefused when the
-        remote refuses or it is the default branch, ForgeUnavailable when the remote does not answer."""
+        and those of the items on it; push nothing when it is at `work.head` already. The result is empty when somebody
+        else moved it first. Raises ForgeRefused when the remote refuses, the branch is gone or it is the default
+        branch, ForgeUnavailable when the remote does not answer."""
         async with send_heartbeats():
             result = await in_thread(self._push_branch, work)
         crash_point(CrashPoint.AFTER_FOLLOW)
@@ -284,7 +287,8 @@ async def _find_breaking_landing(
     session: WorkspaceSession, work: FollowInput, head: str, item: str, check: TestCommand
 ) -> str:
     """Return the end of a sentence that names the landing with which an item's check began to fail, found by bisection:
-    the check is run on clean checkouts of the commits that landed after the item.
+    the check is run on clean checkouts of the commits of this item and of those that landed after it. When it fails
+    where the item itself landed, the sentence says so instead.
 
     Empty when no landing of that item is on the branch, when the check passes at every landing and fails only at the
     branch's head, and when CHECKS_S seconds are over.

@@ -70,8 +70,8 @@ class ForgeActivities(OnHost):
     @activity.defn
     async def publish_artifacts(self, work: publishing.ArtifactLinksInput) -> publishing.ArtifactLinks:
         """Push plan, test report, review, findings, screenshots and receipt as one commit to the artifact branch, and
-        return their addresses by name; nothing is pushed and none returned when no branch is configured, or the forge
-        has no accounts.
+        return their addresses by name; in an empty repository its first commit is pushed before. Nothing is pushed and
+        none returned when no branch is configured, or the forge has no accounts.
 
         Raises ForgeRefused when a branch of that name is not Perdure's, ForgeUnavailable when the forge does not
         answer, Superseded when a newer attempt has taken over the workspace.
@@ -175,8 +175,9 @@ def _push_and_count(vault: Vault, contract: Contract, work: publishing.PushInput
 
 
 def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | publishing.ShipInput) -> None:
-    """Push `work.head` to the delivery's branch. Safe to repeat. Raises Diverged when the commit does not hold the tree
-    that was tested (if any was), ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer."""
+    """Push `work.head` to the delivery's branch, in an empty repository its first commit before. Safe to repeat. Raises
+    Diverged when the commit does not hold the tree that was tested (if any was), ForgeRefused when the remote refuses,
+    ForgeUnavailable when it does not answer."""
     publish_branch(
         vault,
         contract,

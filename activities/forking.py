@@ -56,8 +56,9 @@ class RewindTargetActivity(OnHost):
         """Check that the turn's checkpoint is whole and that the requested model and agent can go on from it; return
         the contract's hash and the model of each agentic step.
 
-        Stores the changed contract in the vault when `work.keep` is set; otherwise the hash is that of the old one.
-        Raises InvalidRequest when either check fails, WorkspaceLost when this host does not have the delivery.
+        Stores the contract in the vault when `work.keep` is set and model or agent change it; otherwise the hash is
+        that of the old one. Raises InvalidRequest when either check fails, WorkspaceLost when this host does not have
+        the delivery.
         """
         vault = Workspace.open(self._host.home, work.delivery).vault
         check_checkpoint(vault, work.checkpoint)
@@ -123,10 +124,13 @@ def _fork_contract(
     host: Host, work: PrepareInput, forked: ForkedFrom, previous: PreparedWorkspace
 ) -> tuple[Vault, Contract, bool]:
     """Return the vault, the fork's contract, and whether that is stored already. If it is not, it is made, not stored,
-    from the other delivery's contract: with another branch, and the model and agent that the fork's request names.
+    from the other delivery's contract: with another branch, and the model and agent that the fork's request names. For
+    an attempt at that delivery's plan nothing else is checked.
 
-    Raises WorkspaceLost when this host does not have the other delivery; InvalidRequest when the checkpoint is damaged,
-    the repository is another one or not the sender's to name, or the branch cannot be made.
+    Raises WorkspaceLost when this host does not have the other delivery; InvalidRequest when the agent cannot take the
+    turn, and for any fork but an attempt when the checkpoint is damaged, the repository is another one or not the
+    sender's to name, the other delivery works on an existing branch or belongs to a backlog, or the branch cannot be
+    made.
     """
     origin_key = delivery_key(forked.delivery)
     vault = Workspace.open(host.home, origin_key).vault.with_keys(host.forges)

@@ -95,7 +95,8 @@ class CapturePagesActivity(OnHost):
 
         Without the setting `[app] start` nothing runs and the result only says so. A failure of the application or the
         browser becomes a note in the list. Raises Superseded when a newer attempt has taken over the workspace,
-        WorkspaceLost when this host does not have it.
+        WorkspaceLost when this host does not have it, SetupFailed, SandboxUnavailable or NoPorts when it cannot be made
+        ready.
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
             settings = session.contract.config.app

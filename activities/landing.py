@@ -66,14 +66,15 @@ class RebaseActivity(OnHost):
 
     @activity.defn(name=Step.REBASE)
     async def rebase(self, work: RebaseInput) -> RebaseResult:
-        """Fetch the integration branch, bring the delivery's change onto its head and test that head; return the
-        commit, or the conflicts as files to mend in a checkpoint. What a killed attempt has recorded is returned
-        instead.
+        """Fetch the integration branch, bring the delivery's change onto its head and return the commit, or the
+        conflicts as files to mend in a checkpoint. Unless the delivery is a plan's task or has no test commands, the
+        head itself is tested too, as the base to compare with. What a killed attempt has recorded is returned instead.
 
-        No new workspace is made when the change has landed already, when the branch is where the delivery began, and
-        for a plan's task without conflicts. Raises ForgeRefused when the branch is gone from the remote or was put
-        back, ForgeUnavailable, SetupFailed, Superseded when a newer attempt has taken over the workspace, Diverged when
-        the run's ref went on with something else, WorkspaceLost.
+        No new workspace is made, and nothing is tested, when the change has landed already, when the branch is where
+        the delivery began, and for a plan's task without conflicts. Raises ForgeRefused when the branch is gone from
+        the remote or was put back, ForgeUnavailable, SetupFailed, SandboxUnavailable or NoPorts when the new workspace
+        cannot be made ready, Superseded when a newer attempt has taken over the workspace, Diverged when the run's ref
+        went on with something else, WorkspaceLost.
         """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):

@@ -45,7 +45,8 @@ class PlanTaskActivities(OnHost):
     async def split_plan(self, work: SplitPlanInput) -> SplitPlanResult:
         """Split the plan into tasks for several agents, make the branch on which they land, and return the tasks; none,
         and no branch, when the plan is a person's free text, or one agent does as well. Raises WorkspaceLost when this
-        host does not have the delivery, Superseded when a newer attempt has taken over its workspace."""
+        host does not have the delivery, Superseded when a newer attempt has taken over its workspace, SetupFailed,
+        SandboxUnavailable or NoPorts when that cannot be made ready."""
         async with self._host.open_session(work.delivery, work.contract) as session:
             return await in_thread(_split_plan, session, work)
 
@@ -55,7 +56,8 @@ class PlanTaskActivities(OnHost):
         goes on. When a killed try of this activity has done it, its recorded result is returned.
 
         Raises WorkspaceLost when this host does not have the delivery, Superseded when a newer attempt has taken over
-        its workspace, Diverged when the run's ref went on with something else.
+        its workspace, SetupFailed, SandboxUnavailable or NoPorts when that cannot be made ready, Diverged when the
+        run's ref went on with something else.
         """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.open_session(work.delivery, work.contract) as session:
@@ -137,7 +139,8 @@ class TakeAttemptActivity(OnHost):
         goes on. When a killed try of this activity has done it, its recorded result is returned.
 
         Raises WorkspaceLost when this host does not have the delivery, Superseded when a newer attempt has taken over
-        its workspace, Diverged when the run's ref went on with something else.
+        its workspace, SetupFailed, SandboxUnavailable or NoPorts when that cannot be made ready, Diverged when the
+        run's ref went on with something else.
         """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.open_session(work.delivery, work.contract) as session:

@@ -76,12 +76,14 @@ class PrepareActivity:
 
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, work: PrepareInput) -> PreparedWorkspace:
-        """Prepare a delivery: read its contract, make its workspace, run setup and the base's tests, write the first
-        checkpoint, and return the workspace with the settings that the workflow decides by. A retry goes on from what
-        an earlier run had prepared (`work.previous`).
+        """Prepare a delivery: read its contract, make its workspace, run setup and the base's tests, store its contract
+        and plan, write the first checkpoint, and return the workspace with the settings that the workflow decides by. A
+        retry or fork goes on from what an earlier run had prepared (`work.previous`). Whether people are asked and
+        notified when this activity is cut off again and again is recorded in the delivery's journal first.
 
         Raises InvalidRequest or BadInput for a bad request or settings, SetupFailed when setup or a test command cannot
-        start, SandboxUnavailable, NoPorts, and ForgeUnavailable when the remote does not answer.
+        start, SandboxUnavailable, NoPorts, ForgeUnavailable when the remote does not answer, and WorkspaceLost when
+        this host does not have what it goes on from.
         """
         journal, notifies = self._host.journal(work.delivery), bool(self._host.listeners.addresses)
         if work.previous is not None:
@@ -123,12 +125,13 @@ class PrepareActivity:
         return prepared.model_copy(update={"summary": summary})
 
     async def _prepare_retry(self, work: PrepareInput, previous: PreparedWorkspace) -> PreparedWorkspace:
-        """Prepare a delivery that goes on: under the same contract, in a valid workspace that is restored to the
-        requested checkpoint, or to the newest whole one before it when that is damaged. Return `previous` with what
-        this host and the new request change in it.
+        """Prepare a delivery that goes on: under the same contract, in a valid workspace that is set up again where
+        needed and restored to the requested checkpoint, or to the newest whole one before it when that is damaged.
+        Return `previous` with what this host and the new request change in it.
 
         A fork first gets a contract and a workspace of its own (`prepare_fork`). Raises WorkspaceLost when no
-        checkpoint is whole, or this host does not have the delivery.
+        checkpoint is whole, or this host does not have the delivery; SetupFailed, SandboxUnavailable or NoPorts when
+        the workspace cannot be made ready.
         """
         if (forked := work.request.forked) is not None:
             previous = await prepare_fork(

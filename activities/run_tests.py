@@ -59,8 +59,8 @@ class RunTestsActivity(OnHost):
         checks of landed items, store the report and return the verdict. It is `none`, and nothing runs, when there is
         neither a test command nor a check. A green report of an item is kept for the item that will begin on it.
 
-        Raises SandboxUnavailable when the host has no sandbox, Superseded when a newer attempt has taken over the
-        workspace, WorkspaceLost when this host does not have it.
+        Raises SetupFailed, SandboxUnavailable or NoPorts when the workspace or the sandbox cannot be made ready,
+        Superseded when a newer attempt has taken over the workspace, WorkspaceLost when this host does not have it.
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)

@@ -145,7 +145,7 @@ async def describe_workflow(client: Client, id: str, run_id: str | None = None) 
 
 async def _read_result(client: Client, description: WorkflowExecutionDescription) -> DeliveryResult | None:
     """Return the result of an ended run, also of one that did not deliver, from its failure; None when it has none: it
-    was terminated, timed out, cancelled, or its request was refused."""
+    was terminated, timed out, cancelled, failed otherwise, or its request was refused."""
     handle = client.get_workflow_handle(description.id, run_id=description.run_id, result_type=DeliveryResult)
     try:
         result: DeliveryResult = await handle.result(follow_runs=False)

@@ -1,4 +1,6 @@
 """Keys and tokens of this process: kept in its memory alone, out of reach of its children and of other processes.
+`take` moves them there from the environment when a program (the worker, the command line) starts; `environment` reads
+them again, and `without_secrets` and `handed_over` make the environment of a child without them or with them.
 
 Standard library only: `take` comes before every import that may start a process (GitPython runs `git version`).
 """
@@ -36,7 +38,8 @@ def is_secret(name: str) -> bool:
 
 def take() -> None:
     """Move keys and tokens from this process's environment, and from the pipe of `handed_over`, into its memory, and
-    close that memory to others. It is the first call of a program.
+    close that memory to others. It is the first call of a program. Raises OSError or ValueError when that pipe cannot
+    be read.
 
     Afterwards `environment` returns them, `os.environ` does not, and /proc/<pid>/environ, which shows what a program
     was started with, is overwritten. On Linux other processes of the same user can read neither it nor the memory, and

@@ -23,7 +23,7 @@ messages."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)`, or nothing when no known name is close."""
+    """Return ` (did you mean X?)` with the known name that is closest to `name`; empty when none is close."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 

@@ -123,8 +123,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
 
     async def deliver_all(self) -> None:
         """Open the branch; then start items that may start, grant the turn to land, and wait for what becomes of them,
-        until nothing can move any more. A long history continues in a new run, which ends this one. Raises
-        CancelledError, or ActivityError when the branch cannot be opened."""
+        until nothing can move any more. Pull requests of a stack are looked after, and a branch whose base has moved is
+        brought onto it, in between. A long history continues in a new run, which ends this one. Raises CancelledError,
+        or ActivityError when the branch cannot be opened or deliveries cannot be looked up."""
         await self.items.open_branch()
         self.update_listing()
         while not self.is_over():

@@ -152,8 +152,9 @@ class BaseFollower:
         """Bring the branch onto its base, where it follows one; at the end, once it stands there, run the checks that
         are owed. In any case close the workspaces then, clear `state.waiting` and set `items.changed`.
 
-        A failed activity is put before a person, in `state.base.question`, when it is a refusal or this is the last
-        look; else the next look tries again. Raises CancelledError when the look was cancelled.
+        When an activity fails by an error of its own, or with `is_last` for any reason, such as a timeout, the reason
+        becomes a question to a person, in `state.base.question`; after any other failure the next look tries again.
+        Raises CancelledError when the task was cancelled.
         """
         state, hosts = self._state, set[str]()
         try:
@@ -276,9 +277,9 @@ class BaseFollower:
         return output
 
     async def _move_branch(self, opened: OpenBacklogResult, followed: FollowResult) -> bool:
-        """Move the branch to the commit that was rebased and tested, by activity `move_branch`, and record its new base
-        and the new commits of landed items; return True. When branch and base are there already, do nothing and return
-        True; return False when somebody else moved the branch meanwhile."""
+        """Move the branch to the commit that was rebased and tested, by activity `move_branch`, and record its new
+        base, the new commits of landed items and a note; return True. When branch and base are there already, do
+        nothing and return True; return False when somebody else moved the branch meanwhile. Raises ActivityError."""
         state = self._state
         if (followed.head, followed.base_sha) == (followed.onto, opened.base_sha):
             return True

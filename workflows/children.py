@@ -54,8 +54,9 @@ def message_signal(message: UserMessage) -> Signal:
 
 
 def budget_signal(increase: BudgetIncrease, share_count: int) -> Signal:
-    """Return the signal, as name and payload, that adds one of `share_count` shares of an increase to a delivery's
-    budget: an equal share of dollars and tokens, and all of the time. What is zero is left out."""
+    """Return the signal `decide`, as name and payload, that adds one of `share_count` shares of an increase to a
+    delivery's budget: an equal share of dollars and tokens, and all of the time. Amounts that are zero are left out; an
+    id made of the increase's number is always there, so that it counts once."""
     parts = {
         "usd": round(increase.usd / share_count, 6),
         "tokens": increase.tokens // share_count,

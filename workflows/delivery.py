@@ -151,9 +151,9 @@ class Delivery(DeliveryInbox):
     async def test_until_green(self) -> None:
         """Run the repository's own tests until they are green; fix what fails, as long as fixes help.
 
-        When they help no more, other attempts at the plan are tried; when none is better, the delivery ends by
-        DeliveryStopped. When nothing can tell the failures from those of the base, a person decides whether they are
-        fixed or published as they are.
+        When they help no more, other attempts at the plan are tried, when configured; when none is better, the delivery
+        ends by DeliveryStopped. When nothing can tell the failures from those of the base, a person decides whether
+        they are fixed or published as they are; a delivery that publishes nothing ends there by DeliveryStopped.
         """
         self.enter_phase(Phase.TEST)
         earlier_verdicts: list[TestVerdict] = []  # the red verdicts that were followed by a fix, the oldest first
@@ -225,7 +225,8 @@ class Delivery(DeliveryInbox):
     async def open_pull_request(self) -> None:
         """Open exactly one pull request, for a tree tested green and free of blockers, or as a draft that says what is
         missing, once a person agrees where one is asked. Set the status to DELIVERED, DRAFT, or COMPLETED when only the
-        branch was pushed. Raises DeliveryStopped for a secret, or for blockers when no review is selected."""
+        branch was pushed. Raises DeliveryStopped for a secret, for blockers when no review is selected (after a draft
+        was opened, when that is configured), when nobody decides in time, and when the forge refuses."""
         self.enter_phase(Phase.SHIP)
         inspection = await self.steps.inspect_change()
         if inspection.blockers and not self.is_selected(Phase.REVIEW):
@@ -288,7 +289,7 @@ class Delivery(DeliveryInbox):
     async def hand_over_branch(self) -> None:
         """Complete a delivery without a pull request. When the request asks for it and there are new commits, push them
         to the branch they started from, once a person agrees where one is asked. Raises DeliveryStopped for a secret,
-        or when the push is refused."""
+        when nobody decides in time, or when the push is refused."""
         if self.request.push and self.state.building.head not in ("", self.prepared.head):
             self.enter_phase(Phase.SHIP)
             await self.ensure_publishable()

@@ -94,12 +94,13 @@ class Landing:
             await self._signal_backlog("item_planned", signal)
 
     async def try_landing(self) -> bool:
-        """Land the change in its turn: rebase it onto the branch's head, test it there and move the branch, again when
-        somebody else moved the branch meanwhile. Return True when it has landed, False when conflicts or red tests keep
-        it from landing.
+        """Wait for the turn to land; then rebase the change onto the branch's head, test it there and move the branch,
+        again when somebody else moved the branch meanwhile. Return True when it has landed, False when conflicts or red
+        tests keep it from landing.
 
         After a False the delivery has to fix it. The turn is given back, except before the last round of fixes, which
-        keeps it. Raises DeliveryStopped when all of the change is on the branch already, or the forge refuses.
+        keeps it. Raises DeliveryStopped when all of the change is on the branch already, or the forge refuses;
+        CancelledError when the delivery was cancelled.
         """
         grant, reason = await self._wait_for_turn(), ""
         while not self._runner.state.landing.landed_commit:

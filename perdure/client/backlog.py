@@ -1,4 +1,5 @@
-"""Client of one backlog: submit it or attach to it, read its state, wait for its end, change it while it runs."""
+"""Client of one backlog: submit it or attach to it, read its state, wait for its end, change it while it runs. Commands
+and the page come here through `perdure.client`."""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ class Backlog:
     async def skip(self, item: str, note: str = "", *, by: str = "") -> str:
         """Mark an item as skipped, so that what depends on it may begin; return the backlog's reply.
 
-        `by` names who decides, for the record. A backlog that has ended runs again for it.
+        `by` names who decides, for the record. A backlog that has ended runs again for it, without that name.
         """
         return await self._send_update("skip", {"item": item, "note": note, "by": by}, restart=True)
 
@@ -161,8 +162,9 @@ class Backlog:
         """Start an item that ended without landing again, from where its delivery stopped.
 
         Without `item`: all such items. Returns the backlog's replies, joined by "; ". A backlog that has ended runs
-        again for it. `by` names who decides, for the record. Raises NotCounted when nothing has failed or was
-        cancelled.
+        again for it. `by` names who decides, for the record of a running backlog. Raises NotCounted when nothing has
+        failed or was cancelled or the backlog refuses, NoWorker when no worker answers, BadInput when there is no such
+        backlog.
         """
         if item:
             return await self._send_update("retry", {"item": item, "by": by}, restart=True)

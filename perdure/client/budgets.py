@@ -1,4 +1,6 @@
-"""The Treasury, the workflow that keeps budgets which deliveries share: send it rules, read it, add money."""
+"""The Treasury, the workflow that keeps budgets which deliveries share: send it rules, read it, add money. The worker
+sends it the rules of its configuration and keeps it running; command `perdure budget` reads it and adds money, the page
+only reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Problems in a namespace: workflows that cannot go on, and notices that did not reach their address."""
+"""Problems in a namespace, for `perdure doctor`: workflows that cannot go on, notices that did not reach their address,
+and a trial notice to every address. A delivery's handle reads here which of its own notices failed."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ class StuckWorkflow:
 
 
 async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
-    """Yield the newest running workflows whose workflow task fails, or whose task queue no worker takes work from.
+    """Yield those running deliveries, notifications and Treasuries whose workflow task fails, or whose task queue no
+    worker takes work from.
 
-    Looks at LOOKED_AT_MOST of them; Perdure's own task queue counts as served also without a worker. Raises RPCError
-    when the server does not say.
+    Looks at the newest LOOKED_AT_MOST of them; Perdure's own task queue counts as served also without a worker. Raises
+    RPCError when the server does not say.
     """
     served: dict[str, bool] = {TASK_QUEUE: True}  # without any worker nothing is wrong with its queue
     async for execution in client.list_workflows(RUNNING, limit=LOOKED_AT_MOST):

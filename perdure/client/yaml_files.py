@@ -1,5 +1,5 @@
 """Files that people write: a strict reader of YAML which knows the line of everything in it; a backlog, and a plan or
-items for `--edit`."""
+items for `--edit`. Used by the commands and pages that take such texts."""
 
 from __future__ import annotations
 

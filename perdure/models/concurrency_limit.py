@@ -103,8 +103,9 @@ def temporal_priority(priority: int) -> int | None:
 
 
 def fairness_key(id: str, raw: Mapping[str, Any], *, backlog: bool = False) -> str | None:
-    """Return the fairness key of a workflow: its backlog's id, or its repository when it is in no backlog; the last
-    FAIRNESS_KEY_BYTES of it. None for a task of a delivery's plan, which has that delivery's key.
+    """Return the fairness key of a workflow: its backlog's id, or its repository when it is in no backlog, or its own
+    id when it names neither or is a backlog itself; the last FAIRNESS_KEY_BYTES of it. None for a task of a delivery's
+    plan, which has that delivery's key.
 
     The server hands out work to each key in turn, however much waits under another.
 

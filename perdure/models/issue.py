@@ -83,8 +83,8 @@ class IssueQuery:
     @classmethod
     def parse(cls, text: str) -> IssueQuery:
         """Return the selector for `label:bug`, `milestone:1.0` or `search:"is slow"`; quotation marks around the value
-        are removed. Raises ValueError, with a message for people, for any other text, an empty value, or one of more
-        than 200 characters."""
+        are removed. Raises ValueError, with a message for people, for any other text, an empty value, one of more than
+        200 characters, or a label or milestone with a quotation mark inside."""
         kind, colon, value = text.strip().partition(":")
         value = value.strip()
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":

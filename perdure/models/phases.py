@@ -50,8 +50,8 @@ ALL_PHASES: tuple[Phase, ...] = tuple(phase for phase in Phase if phase is not P
 
 
 def needs_no_request(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
-    """Return True when a delivery with these phases needs no request in words: it works on an existing branch, which it
-    only tests, ships or reviews.
+    """Return True when a delivery with these phases needs no request in words: phases are selected, and it works on an
+    existing branch, which it only tests, ships or reviews.
 
     A review compares the branch with something, so with a review it needs a `plan` instead.
     """

@@ -96,7 +96,8 @@ class Decisions(ABC):
         """Replace the plan that waits by another: JSON of a `Plan`, or Markdown. Return the reply.
 
         The new plan waits for approval in its turn. Its text is stored on the delivery's host first: raises
-        PerdureError when that does not answer, and BadInput for more than 64 KiB.
+        PerdureError when that does not answer, and BadInput for more than 64 KiB. Raises NotCounted when nothing waits
+        for a decision or the delivery refuses the plan, and BadInput when it has ended or does not exist.
         """
         target = target or (await self.waits_for()).target
         sha256 = await self.store_text(plan)

@@ -181,7 +181,9 @@ class Delivery(Decisions):
         """Start another run of a delivery that ended without delivering, from its last checkpoint; return the delivery.
 
         Does not wait for a worker. `budget_usd` replaces its budget. Raises BadInput when it runs, has delivered or
-        does not exist, and InvalidRequest for a budget that is not valid.
+        does not exist, and InvalidRequest for a budget, or a state left by the ended run, that is not valid.
+
+        A delivery that was terminated begins again where that run began.
         """
         described = await self.describe()
         if described.running:

@@ -67,8 +67,9 @@ async def rewind(
     pull request, that is brought up to date. The same rewind sent twice happens once, also when the first sender died
     (`already_done` in the result); with `repeat` it happens again. Raises BadInput when there is no such delivery or
     turn, its checkpoint is damaged, the agent cannot take it, or the delivery is an attempt, a backlog or a backlog's
-    delivery; HostSilent when a new model or agent was named and the host does not answer; PerdureError when another
-    rewind of the same moment stands, the delivery went on in another run meanwhile, or the server refuses.
+    delivery; InvalidRequest when `say`, `model` or `agent` are not valid; HostSilent when a new model or agent was
+    named and the host does not answer; PerdureError when another rewind of the same moment stands, the delivery went on
+    in another run meanwhile, or the server refuses.
     """
     described = await delivery.describe()
     runs = await read_runs(delivery.client, delivery.id, described.run_id)

@@ -1,5 +1,5 @@
-"""The event stream of a delivery or a backlog, folded from its Temporal history without any worker; nothing is
-written."""
+"""The event stream of a delivery or a backlog, folded from its Temporal history without any worker; nothing is written.
+Used by the other modules of `perdure.client` alone: the handles, and the feed of many streams."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The records of a run folded into one picture of it: what it was asked, has done, waits for and was told; and what the
-pictures of all runs together say of a delivery and of a backlog."""
+pictures of all runs together say of a delivery and of a backlog. The client's other modules fold with it; commands and
+reports take its classes. Reading the server is in perdure.client.history.runs."""
 
 from __future__ import annotations
 

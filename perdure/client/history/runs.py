@@ -1,5 +1,5 @@
 """Reading the runs of a workflow from the server, without a worker: of a delivery, of a backlog, or the first event
-alone."""
+alone; and what no worker has read yet. Used by the other modules of `perdure.client` alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Calls to Temporal that outlive a bad moment: queries and updates of a workflow, tried again where a dying worker or a
-change of run was to blame, and activities outside of any workflow, by which a host is asked."""
+change of run was to blame, and activities outside of any workflow, by which a host is asked. The handles of deliveries
+and backlogs use it; `perdure verify` and reports ask a delivery's host by it."""
 
 from __future__ import annotations
 

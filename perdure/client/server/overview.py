@@ -1,4 +1,5 @@
-"""All that runs in one namespace, from lists and descriptions: no workflow is asked, none is woken, none records it.
+"""All that runs in one namespace, for `perdure top` and the page, from lists and descriptions: no workflow is asked,
+none is woken, none records it. What has ended lately follows.
 
 One reading serves all who look: a list a second while somebody looks, and a few descriptions in rotation.
 """

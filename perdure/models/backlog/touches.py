@@ -1,4 +1,5 @@
-"""Patterns of files that items of a backlog are expected to change, and whether two of them may mean the same file.
+"""Patterns of files that items of a backlog are expected to change, and whether two of them may mean the same file: for
+the scheduling of a backlog, the checks of its request, and the patterns that a plan's paths are made into.
 
 As in .gitignore, a directory stands for all in it, `**` for any directories, and a pattern such as `*.md`, without a
 slash, counts at any depth; a plain name is the one at the root. A last name with a dot inside it (`a.py`, `*.md`) means

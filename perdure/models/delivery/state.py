@@ -331,8 +331,9 @@ class DeliveryState(BaseModel):
         return self.turns.outcome if resume_at is not None and resume_at[:2] == (step, attempt) else None
 
     def for_retry(self, resumed_usage: Usage | None = None) -> DeliveryState:
-        """Return a copy with which a retry begins: the work is kept; the outcome, the counts of fixes, a hold, and
-        attempts of which none was chosen are reset.
+        """Return a copy with which a retry begins: the work is kept; the outcome, what is waited for, the counts of
+        fixes, a pending decision or hold, the used time, the reservation in shared budgets, and attempts of which none
+        was chosen are reset.
 
         Decisions of people are kept, but for those that expired because nobody decided in time.
 

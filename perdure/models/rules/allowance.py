@@ -1,5 +1,6 @@
-"""The money, tokens and time a delivery may still spend: pure decisions over its state, for the workflow and for the
-proxy that an agent's model requests pass. Unknown is unknown, never zero."""
+"""The money, tokens and time a delivery may still spend: pure decisions over its state, for the workflow before each
+step and turn, and for the worker before it lets a request of an agent, built-in or CLI, reach a model. Unknown is
+unknown, never zero."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Parsing of a backlog as it is sent, and the reasons for refusing one or an item of it, or for not attaching to one
-that exists, each in one line that names item and field."""
+that exists, each in one line that names item and field. Commands and client check by it before they send, workflow
+`Backlog` when it receives."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ _ITEM_FIELD = re.compile(r"(items\.\d+): (\w+: )")
 def parse_backlog(raw: Any) -> BacklogRequest:
     """Return the checked backlog that a client sent.
 
-    Raises InvalidRequest for what is no object, a bad or unknown field, no or too many items, ids used twice, unknown
-    or circular dependencies: it names the field and, as its place, the item: `items.3.depends_on: …`, `item page`.
+    Raises InvalidRequest for what is no object, a bad or unknown field, no or too many items, items that are too large
+    together, ids used twice, issues of another repository, unknown or circular dependencies, and items that have no
+    place in a stack: it names the field and, as its place, the item: `items.3.depends_on: …`, `item page`.
     """
     if not isinstance(raw, dict):
         fix = 'send {"repository": …, "items": [{"id": "api", "request": …}]}'

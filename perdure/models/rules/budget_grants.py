@@ -72,8 +72,8 @@ class BudgetAllocator:
         return True
 
     def begin_day(self, now: datetime) -> bool:
-        """Begin a new day (UTC) in the table, with nothing spent or added, and return True; change nothing and return
-        False when the table's day is still going on.
+        """Begin a new day (UTC) in the table, with nothing spent or added and without the note of the day before, and
+        return True; change nothing and return False when the table's day is still going on.
 
         What is reserved stays reserved and is spent in the new day.
         """
@@ -86,11 +86,13 @@ class BudgetAllocator:
         return True
 
     def handle_request(self, request: ReserveRequest, now: datetime) -> BudgetGrant | None:
-        """Record what a delivery reports and asks for in the table; return the answer, or None when none is due now.
+        """Record what a delivery has paid and asks for in the table, with rules that are new there; return the answer,
+        or None when none is due now.
 
         A delivery that has enough reserved already is answered at once: its first answer is on its way, or was lost.
-        Any other is queued for `grant_waiting`. None also when it ends, which frees its reservation, and for a request
-        of unknown rules or numbers that are not finite, which is ignored.
+        Any other is queued for `grant_waiting`; when it needs a certain amount, what it has reserved is freed
+        meanwhile. None also when it ends, which frees its reservation, and for a request of unknown rules or numbers
+        that are not finite, which is ignored.
         """
         self.add_rules(request.rules, is_configured=False)
         if not request.rules or not request.rules.keys() <= self.table.rules.keys():

@@ -1,6 +1,7 @@
 """Changes of a backlog's items while it runs: by people, by decisions meant for an item's delivery, and by the end of
-that delivery; with the reasons for refusing one, each in one line for whoever asked. Also the state with which an ended
-backlog is reopened."""
+that delivery; with the reasons for refusing one, each in one line for whoever asked. Workflow `Backlog` applies them.
+Also the state with which an ended backlog is reopened: the client makes it, and activity `former_run` makes it again to
+compare."""
 
 from __future__ import annotations
 
@@ -193,8 +194,8 @@ def _add_refusal(state: BacklogState, item_state: ItemState | None, item: Backlo
 
 
 def _edit_refusal(state: BacklogState, item_state: ItemState, item: BacklogItem | None, repository: str) -> str:
-    """Return the reason why an item cannot be replaced by another version: it has begun or ended, or the new one does
-    not fit; empty: it can."""
+    """Return the reason why an item cannot be replaced by another version: the new version is missing, the item has
+    begun or ended, or the new version does not fit; empty: it can."""
     if item is None:
         return "item: required field is missing"
     if item_state.phase in _PHASE_TEXTS:
@@ -220,7 +221,8 @@ def _item_refusal(state: BacklogState, item: BacklogItem, repository: str) -> st
 
 
 def _skip_refusal(item_state: ItemState) -> str:
-    """Return the reason why an item cannot be skipped; empty: it can."""
+    """Return the reason why an item cannot be skipped: it is being built, has landed, was skipped already or was
+    decomposed; empty: it can."""
     if item_state.phase is ItemPhase.BUILDING:
         return f"{item_state.item.id} is being built: cancel it first"
     return f"{item_state.item.id} {_PHASE_TEXTS[item_state.phase]}" if item_state.phase in SATISFIED else ""
@@ -282,14 +284,14 @@ ITEM_MESSAGE_CHARS = 300
 def apply_item_end(
     state: BacklogState, id: str, delivery_end: ItemEnded | DeliveryStatus, now: datetime, *, stacked: bool = False
 ) -> None:
-    """Record in the state how an item's delivery has ended, and replace the item by the parts it was decomposed into,
-    if it was.
+    """Record in the state how an item's delivery has ended, with its cost, branch, pull request and commit, and remove
+    what it waited for. When it was decomposed, replace the item by its parts.
 
     stacked  the backlog makes a stack of pull requests
 
     With a commit the item has landed; one whose change is on the branch already counts as skipped, so that what depends
-    on it may begin; any other has failed or was cancelled. When the forge refused to let it land, the whole backlog is
-    held.
+    on it may begin; any other has failed or was cancelled. When the forge refused to let it land after it had asked for
+    its turn, the whole backlog is held, unless it is already.
     """
     item_state = state.items[id]
     item_state.child.status, item_state.child.reason, item_state.child.ended_at = (

@@ -24,7 +24,9 @@ GateQuestion = tuple[str, str, tuple[str, ...]]
 def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> DecisionSettings:
     """Return the gates at which people decide in a delivery, and how long each waits, from configuration and request.
 
-    A gate before something that these phases do not do is left out. `expiry_s` is 0 when gates wait for ever.
+    Gates `plan` and `pull_request` are there when configuration or request name them and the delivery makes a plan or
+    publishes something; `tests`, `deaths` and `landing` when the setting `questions` allows to ask and they can arise;
+    `items` when a backlog wants the items of a large request approved. `expiry_s` is 0 when gates wait for ever.
     """
     wanted_gates = {*config.gates.before, *request.gates}
     publishes = Phase.SHIP in phases or request.push

@@ -1,6 +1,7 @@
 """The rules for what people send to a delivery: messages, each counted once by its id; decisions, each counted once for
 the thing it decides, added budget by its id; hold, resume and rewind; and whether a request that comes under an
-existing id is the same one. `Inbox` changes the delivery's state by them; nothing is sent or read here."""
+existing id is the same one. `Inbox` changes the delivery's state by them; nothing is sent or read here. Workflow
+`Delivery` applies them; clients and a backlog check a decision by them before they send it."""
 
 from __future__ import annotations
 
@@ -66,8 +67,9 @@ class Inbox:
         self.state, self.now = state, now
 
     def check_decision(self, name: str, raw: Any) -> None:
-        """Raise NotCounted for a decision that cannot count: it is not valid, or nothing waits for it. One that was
-        made before passes. Nothing is changed.
+        """Raise NotCounted for a decision that cannot count: it is not valid, nothing waits for it, or it adds nothing
+        to the budget. One that was made before passes, and so does added budget that does not say what it is for,
+        whatever the delivery waits for. Nothing is changed.
 
         name  of the update, a key of DECISION_MODELS; raw: its message
         """
@@ -82,9 +84,10 @@ class Inbox:
 
     def apply_decision(self, name: str, raw: Any) -> str:
         """Record a decision, once; return one line for its sender: what was decided or added, or, for a decision that
-        was made before, what was counted then.
+        was made before, what was counted then. Budget that does not say what it is for is added whatever the delivery
+        waits for.
 
-        Raises NotCounted when it is not valid, or nothing waits for it.
+        Raises NotCounted when a decision is not valid, or nothing waits for one that needs that.
         """
         decision = self._parse_decision(name, raw)
         if isinstance(decision, decisions.AddBudget) and (

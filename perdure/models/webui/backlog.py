@@ -1,5 +1,5 @@
 """A backlog's current details, the Markdown that the Web UI shows beside its workflow, and the table of items in its
-pull request."""
+pull request. The counts of items by phase are shared with notices, the page and the terminal."""
 
 from __future__ import annotations
 

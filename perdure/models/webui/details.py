@@ -1,5 +1,6 @@
 """A delivery's current details: the Markdown that the Web UI shows beside its workflow. Text that other people or a
-model wrote stays plain text there. Also the escaping that a backlog's details share.
+model wrote stays plain text there. Also the escaping, which a backlog's details and the texts with which a workflow is
+started share.
 
 The Web UI's renderer joins three dialects (tables, formulas between dollar signs, definition lists, addresses made
 links, quotes and fractions made pretty), and accepts raw HTML: whatever could begin any of that is escaped. It leaves
