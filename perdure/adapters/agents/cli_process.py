@@ -1,6 +1,6 @@
 """The process of a CLI agent, for the worker that runs its turns: its arguments, variables and home, and what of the
 host its sandbox shows; its session files, as bytes that a checkpoint can name; and its output, parsed as its preset
-says. The process is started elsewhere, and what the output claims is no verdict."""
+says. `perdure.adapters.worker.turn` uses it and starts the process; what the output claims is no verdict."""
 
 from __future__ import annotations
 
@@ -203,8 +203,8 @@ def unpack_session_files(home: Path, memory: bytes) -> None:
 
 
 def has_all_results(home: Path, globs: Sequence[str], ids: Iterable[str]) -> bool:
-    """Return whether the results of all these calls stand in the session files: each id once as a call and once with
-    its result.
+    """Return whether the results of all these calls stand in the session files: each id is found at least twice, as a
+    call and with its result.
 
     Agents write a little later than they ask: what is not there yet would be forgotten.
     """

@@ -1,6 +1,6 @@
 """Presets, which describe a CLI agent as data, by name: those that ship with Perdure, and the host owner's own beside
 the user's configuration file; and the check of each one's program on this host: whether it is there, its version, and
-what it needs."""
+what it needs. Used where a delivery's settings are checked, by the turns of such agents, and by the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The cost of a request by published list prices, and how many tokens each model takes; the cost of a model that is not
-listed is unknown (None), never zero."""
+listed is unknown (None), never zero. Used by the built-in agent and by the proxy of the others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The check of the agents that a delivery's settings name: known on this host, able to carry out their steps,
 installed; and which model and effort a step goes on with: the second model, and one level more of effort for the last
-fix that is allowed."""
+fix that is allowed. Used by the activities that prepare or fork a delivery, and by the built-in agent's turns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def resolve_agents(
     config: RepositoryConfig, origins: Mapping[str, str], own_directory: Path | None = None
 ) -> EffectiveConfig:
     """Check the agents that the settings name, and return the settings with each agent's own model where nobody named
-    one.
+    one. With another agent than the built-in one a reply's longest length that nobody set is the general default, not
+    the step's.
 
     origins        by dotted name, where a setting comes from; in the result, `agent NAME` for such a model
     own_directory  of the host's own presets; None: the usual one

@@ -1,5 +1,6 @@
 """Texts that pass between models and people: the first line of an answer, frames that mark a text as data or as a
-person's so that its content cannot end them, and texts without secrets."""
+person's so that its content cannot end them, and texts without secrets. Used by the other modules of
+`perdure.adapters.agents` alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The browser of this host for use inside the sandbox (Chromium, Playwright's packages, a Python), and the addresses
-that it opens."""
+that it opens. Used by `capture`; `perdure doctor` asks whether there is a browser."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Pictures of the application's pages, taken in the sandbox and written anew from nothing but their pixels. Whatever
-goes wrong is a note, never a failure.
+goes wrong is a note, never a failure. Used by the activity `capture_pages`.
 
 What a sandbox says is a picture goes to a model's API, which refuses a request with one it cannot read, and to people's
 browsers. So nothing is passed on that was not understood: no metadata, nothing behind the end.

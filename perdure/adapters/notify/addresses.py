@@ -1,4 +1,6 @@
-"""The addresses that this host sends notices to, and the secrets that sign them; held in this process only.
+"""The addresses that this host sends notices to, and the secrets that sign them; held in this process only. Beside them
+the headers of a signed message. The worker's host reads them, `webhook` sends to them; the command line's checks of
+this host read them, too.
 
 They come from `[notify]` of the host's settings, which also says which events each gets; variables of the environment
 replace the addresses and secrets.

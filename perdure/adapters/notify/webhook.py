@@ -1,5 +1,5 @@
 """A notice as a webhook: its body, JSON for programs and in it `text` for people in a chat, and one try to send it to
-one address. The status of the answer decides, its body is never read."""
+one address. The status of the answer decides, its body is never read. Used by the activity `notify`."""
 
 from __future__ import annotations
 
@@ -74,9 +74,10 @@ async def post_notice(
     timeout_s    seconds for all of it
     min_pause_s  the shortest pause, in seconds, that an answer may ask for
 
-    Raises NoticeUnheard when another try may help (no answer in time, no connection, 408, 425, 429 or 5xx), with the
-    pause that the answer asks for; NoticeRefused when it will not: any other 4xx, an invalid address, or a redirect,
-    which would carry the notice to somebody nobody named. Neither error shows more of the address than its host.
+    Raises NoticeUnheard when another try may help (no answer in time, no connection, 408, 425, 429 or 5xx, or the
+    environment names certificates or a proxy that cannot be used), with the pause that the answer asks for;
+    NoticeRefused when it will not: any other 4xx, an invalid address, or a redirect, which would carry the notice to
+    somebody nobody named. Neither error shows more of the address than its host.
     """
     client = await in_thread(_make_client, address, timeout_s)
     import httpx2  # loaded by now, in the thread

@@ -179,9 +179,9 @@ class MachineShare:
 
     @classmethod
     def measure(cls, process: Path = Path("/proc/self"), groups: Path = _GROUPS) -> MachineShare:
-        """Measure the share of a process: its processors by affinity and control groups' quotas, its memory by the
-        machine's and the control groups' limits. `process` is its directory in /proc; `groups` is where control groups
-        are mounted."""
+        """Measure the share: processors by the calling process's affinity and the control groups' quotas, memory by the
+        machine's and the control groups' limits. `process` is the directory in /proc of the process whose groups count;
+        `groups` is where control groups are mounted."""
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         processors, memory = [float(usable)], [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
         for group in _enclosing_groups(process, groups):

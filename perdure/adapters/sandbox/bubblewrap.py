@@ -1,5 +1,6 @@
 """Grade `full` of the sandbox: commands in namespaces made by bubblewrap, started with an empty environment; here its
-mounts, options and variables. The program is found in `program`, the process watched and ended in `supervision`."""
+mounts, options and variables. The program is found in `program`, the process watched and ended in `supervision`. Used
+by `grades` alone."""
 
 from __future__ import annotations
 
@@ -88,9 +89,10 @@ class BubblewrapSandbox:
         self._output_limit, self._caps = output_limit, caps
 
     async def run_command(self, command: SandboxCommand) -> SandboxResult:
-        """Run a command in new namespaces and return its result; everything it started is dead then. Whatever cannot be
-        mounted or started gives a result with `failure`. Raises Superseded when somebody else owns the workspace, and
-        what `command.fence` raises, before anything starts; RuntimeError outside of the main thread."""
+        """Run a command in new namespaces and return its result; everything it started is dead then. With `network` a
+        proxy to the hosts of its `reach` runs meanwhile. Whatever cannot be mounted or started gives a result with
+        `failure`. Raises Superseded when somebody else owns the workspace, and what `command.fence` raises, before
+        anything starts; RuntimeError outside of the main thread."""
         etc = await asyncio.to_thread(prepare_private_etc, self._home.root / "sandbox" / "etc")
         async with AsyncExitStack() as stack:
             status = stack.enter_context(await StatusFile.open_locked(command.lock))

@@ -1,4 +1,5 @@
 """Limits of a sandbox that the kernel enforces: a control group (cgroup v2) for each, where one was delegated to us.
+Used by `supervision`; `perdure doctor` shows whether there is one.
 
 systemd marks a group that it leaves to the processes inside (`Delegate=`, of the system or of a user) with the
 attribute `user.delegate`. Only such a group is divided: every other belongs to its manager, whoever may write to it.

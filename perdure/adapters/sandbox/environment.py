@@ -1,5 +1,7 @@
 """The small environment that commands see in every grade, and the toolchains behind the owner's PATH, found so that
-commands see them and nothing else; with the hint where a command of the host is missing inside.
+commands see them and nothing else; with the paths at which they see worktree and results, the owner's settings for
+setup alone, and the hint where a command of the host is missing inside. Used by the other modules here and by setup,
+sessions and tests.
 
 Toolchains are computed once, after setup and before the first turn, and stored: computed again for each command, an
 agent could widen them by what it writes into the worktree.

@@ -1,5 +1,6 @@
 """The sandbox of the grade that the caller names, never a weaker one in silence; the check that it works on this host,
-and if not, exactly why and which commands to paste; and the two grades without bubblewrap, `reduced` and `off`."""
+and if not, exactly why and which commands to paste; and the two grades without bubblewrap, `reduced` and `off`. The
+worker takes its sandboxes from here; `perdure doctor` and `init` run the check."""
 
 from __future__ import annotations
 

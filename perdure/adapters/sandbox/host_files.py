@@ -1,5 +1,5 @@
 """The files of this host that untrusted commands may see: rules for its directories, without the walking, and a private
-/etc, an allow-listed copy made once per host.
+/etc, an allow-listed copy made once per host. Used by the other modules here and by the browser's.
 
 The host's own /etc would show /etc/shadow to a root worker's commands (host root is mapped to their user), and index
 credentials in pip.conf, npmrc and environment to everyone's.

@@ -1,4 +1,5 @@
-"""The bubblewrap program: the host's own, or else the one that came with Perdure's dependencies."""
+"""The bubblewrap program: the host's own, or else the one that came with Perdure's dependencies. Used by the full
+sandbox and by the check whether it works."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class BubblewrapProgram:
 
 def find_bubblewrap() -> BubblewrapProgram:
     """Find the bubblewrap to use: the host's when it is new enough, because its distribution mends it; else the bundled
-    one; else an older one of the host, or an empty program."""
+    one; else an older one of the host, or a program without a path. Each is run for its version, once while its file
+    stays the same."""
     host_program = _host_bubblewrap()
     if host_program.path and host_program.version_numbers() >= MINIMUM:
         return host_program

@@ -1,5 +1,5 @@
 """The hosts that setup may reach, and the only way out of its network namespace: an HTTP proxy on a Unix socket, which
-decides what it connects to.
+decides what it connects to. Used by the full sandbox; whoever runs setup says which hosts.
 
 It resolves names itself and connects to the addresses it has checked, so that a name which means something else a
 moment later leads nowhere. It carries CONNECT and plain http, and knows no secret of ours but the owner's own proxy's.

@@ -1,6 +1,6 @@
 """The extra mounts and variables of a setup command (name service, the owner's package settings), and what later
 commands see of its work: package caches, and directories in the checkouts that tests run in. The commands are run
-elsewhere.
+elsewhere. Used by the sandboxes here and by the worker's setup and cache of environments.
 
 Maven, Gradle, Deno and others write locks and notes beside the packages that they only read. What a command writes
 there lies in a layer in memory and is gone with it; where the host allows no layer, packages are read-only.

@@ -1,4 +1,5 @@
-"""The traces of a running sandbox on disk, and the proof that nothing of it lives any more.
+"""The traces of a running sandbox on disk, and the proof that nothing of it lives any more. The sandboxes write the
+traces; the worker's lease asks for the proof.
 
 A sandbox's supervisor (bwrap's outer process, or our launcher) keeps one descriptor open: the workspace's lock file,
 with a shared flock on it. It is outside the sandbox's pid namespace, so a command can neither reach the descriptor nor

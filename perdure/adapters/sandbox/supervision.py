@@ -1,4 +1,5 @@
-"""The supervision of one sandboxed process tree from spawn to proven end: deadline, output limit, cancellation."""
+"""The supervision of one sandboxed process tree from spawn to proven end: deadline, limits of output and of resources,
+cancellation. Used by the sandboxes of all grades."""
 
 from __future__ import annotations
 

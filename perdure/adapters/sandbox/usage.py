@@ -1,5 +1,6 @@
 """Measures from outside of a running sandbox's use of the host (memory, processes, processor time, the worktree's disk
-space), the text that says which limit was exceeded, and which commands run in it.
+space), the limits and the text that says which was exceeded, and which commands run in it. `supervision` watches by it;
+who makes a sandbox takes its limits from here.
 
 The kernel holds no limit of this kind for a tree of processes without a control group (control_groups.py makes one
 where the host allows it; the tree is measured then, too), and what it holds for single processes does not fit:

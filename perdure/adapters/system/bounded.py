@@ -1,5 +1,5 @@
-"""Bounded parsing and reading of texts from strangers: what would cost too much is refused, before or during the
-work."""
+"""Bounded parsing and reading of texts from strangers: what would cost too much is refused, before or during the work.
+Used wherever settings, presets and files of a repository are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Crash points: where tests make the worker kill itself, in the code that ships."""
+"""Crash points: where tests make the worker kill itself, in the code that ships. Activities and adapters call them,
+most of them between an effect and its report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Directories of many files: copied without writing their bytes again where the file system allows it, and removed
-however deep they are and whatever their modes."""
+"""Directories of many files: listed with digests and compared with such a list; copied without writing their bytes
+again where the file system allows it; and removed however deep they are and whatever their modes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files and locks that survive or tell a process's death: small files that are written whole or not at all, lines
-appended, syncing, bounded reading of files of strangers, flocks that are free when their holder is dead, and the id of
-the machine's boot, so that what was not synced is not believed after a power cut."""
+appended, syncing, sizes, bounded reading of files of strangers, flocks that are free when their holder is dead, and the
+id of the machine's boot, so that what was not synced is not believed after a power cut."""
 
 from __future__ import annotations
 

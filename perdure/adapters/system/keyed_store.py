@@ -1,5 +1,6 @@
 """Stores of results that are kept for later deliveries, in directories of PERDURE_HOME, with the limits of age, number
-and size by which their entries are removed.
+and size by which their entries are removed. Checkouts, environments, packages, compiler caches and tests' results of
+base commits lie in such stores.
 
 A store is a directory of entries. An entry is a directory `<key>~<made at, µs>-<bytes>-<id>` that nobody changes; one
 whose name is only its key (packages) is filled in place. Its time says when it was used last. What begins with a dot is
@@ -110,7 +111,7 @@ class KeyedStore:
 
     def move_out(self, key: str, into: Path) -> bool:
         """Move the newest entry of a key that can be moved out of the store to the path `into`, and return True; False
-        where there is none, or somebody else took it first."""
+        where there is none, or none can be moved, as when somebody else took it first."""
         for entry in self.list_entries(key):
             with contextlib.suppress(OSError):
                 entry.rename(into)

@@ -1,4 +1,5 @@
-"""The files of a checkout that were opened while something ran, as the kernel reports them (inotify).
+"""The files of a checkout that were opened while something ran, as the kernel reports them (inotify). Used for the
+commands of setup.
 
 Opening cannot be hidden by who opens: a file that changes what a command does is opened, by code that was there before,
 before anything in it can run.

@@ -1,5 +1,6 @@
-"""Output files of commands: their ends, their lines as they come, excerpts made safe for a terminal and a model, and
-the command they say is missing."""
+"""Output files of commands: their ends, their lines as they come, excerpts made safe for a terminal and a model, the
+command they say is missing, and the text about too much output. Used by everything that runs commands: the agent's
+tools, tests, setup, the browser."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The offsets of a named time zone, as this host knows them, for a backlog's window of hours: a workflow cannot look
-them up itself."""
+them up itself; and zones found by name. Used where backlogs and starts of deliveries are planned."""
 
 from __future__ import annotations
 

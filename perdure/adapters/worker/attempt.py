@@ -1,6 +1,7 @@
-"""The interceptor around every activity of a worker: it records each attempt on disk, so that others can report its
-death, and in the delivery's journal; sends heartbeats, translates errors into Temporal's, and limits the size of
-results."""
+"""The interceptor around every activity, which `worker.py` gives to its workers: it records each attempt at a
+delivery's work on disk, so that other workers can report its death, and in the delivery's journal; sends heartbeats,
+refuses work that has killed its worker too often, translates errors into Temporal's, and limits the size of results.
+Activities and turns add to their heartbeats with `update_heartbeat`."""
 
 from __future__ import annotations
 
@@ -122,9 +123,10 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         """Run an activity and return its result; record the attempt where the activity's input names a delivery.
 
-        Raises ApplicationError in place of StepError and BadInput, for a recorded attempt in place of any error but a
-        cancellation, and with a pause where the record itself finds no room on the disk. Outside a workflow run nothing
-        is recorded or translated.
+        Raises ApplicationError in place of StepError and BadInput; for a recorded attempt in place of every error of
+        the activity, of a cancellation by a takeover or by the worker's shutdown, and where the record itself finds no
+        room on the disk. A cancellation that was asked for, and other errors of the record, pass unchanged. Outside a
+        workflow run nothing is recorded or translated.
         """
         info = activity.info()
         if info.workflow_run_id is None:
@@ -196,7 +198,8 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
         deleted afterwards.
 
         Raises ApplicationError (TurnKillsWorker, not retried) before the block for an untrusted activity whose work was
-        cut off DEATHS_PER_TURN times; each time that a person lets the work be tried again allows as many more.
+        cut off DEATHS_PER_TURN times; each time that a person lets the work be tried again allows as many more. That of
+        `prepare` carries who decides, as the journal noted it last.
         """
         info = activity.info()
         assert info.workflow_id is not None

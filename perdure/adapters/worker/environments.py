@@ -1,4 +1,5 @@
-"""A cache of the files that setup made, for the next delivery whose setup would make the same (docs/adr/0010).
+"""A cache of the files that setup made, for the next delivery whose setup would make the same (docs/adr/0010). Used by
+`workspace_setup`, which places and stores them; `host` makes it from the configuration.
 
 An entry of the store `environments` has `files/`, `files.json` (all of them, with digests) and `entry.json`. The key is
 a digest of all that is known before setup runs: whose commands, on which toolchain. An entry names the files of the
@@ -101,9 +102,9 @@ class CommitFiles:
         )
 
     def setup_inputs(self, opened: OpenedFiles | None) -> SetupInputs:
-        """Return the parts of this commit that setup has depended on: the files it opened, the names in their
-        directories and all links; the whole tree where `opened` is None or incomplete. The commit counts, too, where
-        setup opened `.git`."""
+        """Return the parts of this commit that setup has depended on: the files it opened, the names in the root, in
+        their directories and in those it listed, and all links; the whole tree where `opened` is None or incomplete.
+        The commit counts, too, where setup opened `.git`."""
         commit = self.sha if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
             return SetupInputs(tree=self.tree, commit=commit)
@@ -147,8 +148,8 @@ class Environments:
         return self._limit > 0
 
     def place_files(self, key: str, commit: CommitFiles, tree: Path) -> Binds | None:
-        """Put the files that setup made for the same inputs into a fresh worktree, and return what its sandbox has to
-        show.
+        """Put the files that setup made for the same inputs into a fresh worktree, and return what of the machine its
+        sandbox has to show.
 
         None: no entry fits, or its files could not be put there, and those that were are removed again. Entries found
         damaged are removed; the one that is used counts as used now.

@@ -1,6 +1,6 @@
-"""Everything an activity needs on this host, as one object that a worker makes once: home, configuration, keys, leases,
-and workspaces made valid. Beside it what a worker does once: registering search attributes, and tasks in the
-background."""
+"""Everything an activity needs on this machine, as one object that `worker.py` makes once and gives to every activity:
+home, configuration, keys, leases, signed terms of deliveries, and workspaces made valid. Beside it what a worker does
+once: registering search attributes, and tasks in the background."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ class Host:
         cls, home: Home, environ: MutableMapping[str, str], local_page: Callable[[], str] = str
     ) -> Host:
         """Make the host from its environment, and remove keys and tokens from `environ`: from here on no child process
-        can inherit them. Makes the home accessible to its owner alone. Raises BadInput for a setting that cannot be.
+        can inherit them. Makes the home accessible to its owner alone, and in it this worker's lock and directory for
+        notes. Raises BadInput for a setting that cannot be.
 
         local_page  called for the address of this home's page; empty while none runs
         """
@@ -205,7 +206,8 @@ class Host:
         return (*ours, *theirs, *self.forges.secrets, *self.listeners.secrets)
 
     def sandbox(self, delivery: str, grade: str) -> Sandbox:
-        """Return the sandbox of a delivery, with the binds that were computed once after setup."""
+        """Return the sandbox of a delivery at this grade; it shows of the machine what was computed and stored once,
+        after setup."""
         binds: Binds = read_binds(self.home.workspace(delivery))
         return sandbox_for(SandboxGrade(grade), self.home, binds, ResourceCaps.from_limits(self.config.commands))
 
@@ -248,17 +250,17 @@ class Host:
         contract_hash  of the delivery's fixed terms, an artifact in the vault
         spares         leave an agent process running that waits in the workspace for the caller's turn
 
-        Raises WorkspaceLost when this host has no record of the workspace, or the terms are missing or not signed by
-        this home; Superseded when a newer attempt came meanwhile; SetupFailed, SandboxUnavailable, NoPorts.
+        Raises WorkspaceLost when this machine has no record of the workspace, or the terms are missing or not signed by
+        this home; Superseded when a newer attempt came meanwhile; SetupFailed, SandboxUnavailable, WorkCutOff, NoPorts.
         """
         async with self.lease_workspace(delivery, spares=spares) as (workspace, lease):
             contract = await in_thread(self.load_contract, workspace.vault, delivery, contract_hash)
             yield await self.prepare_session(workspace, lease, contract)
 
     async def prepare_session(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
-        """Make a leased workspace valid, run its setup where that is missing, lease its ports and write them to
-        `.ports.env`, and return the session. Raises SetupFailed, SandboxUnavailable, NoPorts, and Superseded when a
-        newer attempt came meanwhile."""
+        """Make a leased workspace valid, run its setup where that is missing, lease ports and write them to
+        `.ports.env` where the delivery needs some, update what commands see of git, and return the session. Raises
+        SetupFailed, SandboxUnavailable, WorkCutOff, NoPorts, and Superseded when a newer attempt came meanwhile."""
         workspace = await self.ensure_valid(workspace, lease, contract)
         ports = await in_thread(self._lease_ports, workspace, contract)
         return WorkspaceSession(
@@ -286,7 +288,7 @@ class Host:
         or where setup's packages were removed; run setup where it was not run since. A workspace that had ended is
         marked as active again. Returns the workspace, a new one if rebuilt.
 
-        Raises SetupFailed, SandboxUnavailable, and Superseded when a newer attempt came meanwhile.
+        Raises SetupFailed, SandboxUnavailable, WorkCutOff, and Superseded when a newer attempt came meanwhile.
         """
 
         def find_problems() -> list[str]:

@@ -1,6 +1,8 @@
 """Notes on disk of the activities that each worker of a host has in flight, so that the living workers report a dead
 one's work as failed, and the server hands it out again after a millisecond instead of after the heartbeat timeout.
 
+The interceptor in `attempt` writes the notes; `worker.py` runs `InFlight.report_dead_workers`, which reads them.
+
 A worker holds a flock for its life and notes every activity it begins, with its task token. Whoever can take the lock
 of another worker knows that it is dead and reports its notes. By task token only: a report by activity id was seen to
 kill the living next attempt; by token the server answers NotFound and nothing happens. What the dead worker was handed
@@ -127,8 +129,9 @@ async def _describe_run(client: Client, workflow_run: Run) -> DescribeWorkflowEx
 
 
 async def _workflow_task_fields(client: Client, workflow_run: Run, worker: str) -> dict[int, int] | None:
-    """Return the numbers in the token of a run's pending workflow task, if that worker has taken it. None when another
-    did, or nobody can say: of a second attempt history knows nothing. Raises RPCError."""
+    """Return the numbers in the token of a run's pending workflow task, as `_encode_token` takes them, if that worker
+    has taken it. None when another worker did, when the task was tried before (history has no event of a second
+    attempt), and when the newest _LATEST events do not tell. Raises RPCError."""
     request = GetWorkflowExecutionHistoryReverseRequest(
         namespace=client.namespace,
         execution=WorkflowExecution(workflow_id=workflow_run.id, run_id=workflow_run.run_id),
@@ -276,8 +279,8 @@ class InFlight:
             await asyncio.sleep(SCAN_EVERY_S)
 
     async def _report_dead_worker(self, client: Client, lock: Path) -> None:
-        """Report what a worker had in flight as failed; then delete its notes and its lock. Do nothing where it is
-        alive, or another worker reports deaths just now.
+        """Report as failed what a worker had noted as in flight and what the server had handed to it besides; then
+        delete its notes and its lock. Do nothing where it is alive, or another worker reports deaths just now.
 
         The sticky queues of all runs that are noted on this host are reset, too: the dead worker may have kept their
         workflows in memory. Where the server cannot be told, notes and lock stay for the next scan.

@@ -1,5 +1,6 @@
 """The records of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts begun
 and ended, money spent, and model replies before anything is done with them. Beside them, how a full disk is recognized.
+Used by the other modules of `perdure.adapters.worker` alone.
 
 An attempt that the journal shows begun and never ended, and whose worker is gone, was a death.
 """
@@ -79,8 +80,8 @@ class Journal:
 
     def make_receipt(self) -> Receipt:
         """Count the workers that died and the turns that were done again after a death, and return both; replies paid
-        twice or cut off are counted in the spend log. Deaths of a turn that never finished count as no turn done
-        again."""
+        twice or cut off are counted in the spend log. Deaths of a turn that never finished count as no turn done again,
+        nor does the last death of a turn whose checkpoint was found afterwards."""
         deaths_of_workers, cut_off = list(self._worker_death_lines()), list(self._cut_off_lines())
         outcomes = {(line["key"], line["how"]) for line in self._read_entries() if "how" in line}
         agentic = {str(step) for step in AGENTIC}

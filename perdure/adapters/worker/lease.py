@@ -1,4 +1,5 @@
-"""The lease of a delivery's worktree: exactly one attempt may write there, the newest.
+"""The lease of a delivery's worktree: exactly one attempt may write there, the newest. `host` takes it for the
+activities; sessions, setup and landing check it before they write.
 
 The worktree, not the git ref, is the fenced resource: two runs of one delivery (a reset with a turn in flight) each
 win the compare-and-swap on their own ref while writing to the same files.
@@ -63,9 +64,9 @@ class Leases:
         """Hold the lease of a delivery's workspace while the block runs, as its only writer.
 
         Raises the generation number first, so that the previous writer's next check fails; then ends the previous
-        writer and waits LEASE_PROOF_S for proof: in this process its task, awaited with its threads; in another one the
-        lock that its worker held, and the lock that its sandboxes hold. Without proof the lease has `proved` False.
-        Raises Superseded when a newer attempt comes while this one waits.
+        writer and waits at most LEASE_PROOF_S for proof: in this process its task, awaited with its threads; in another
+        one the lock that its worker held, and the lock that its sandboxes hold. Without proof the lease has `proved`
+        False. Raises Superseded when a newer attempt comes while this one waits.
 
         tree    names the directory the proof is about
         spares  leave an agent process running that waits in the workspace for the caller's turn, and writes nothing

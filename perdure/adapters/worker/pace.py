@@ -1,5 +1,5 @@
-"""A pace for all requests with a model's key on this host, so that a pause which the API asks one request for holds for
-all.
+"""A pace for all requests with a model's key on this machine, so that a pause which the API asks one request for holds
+for all. Used by the turns of both kinds of agents, through `PaidReplies`.
 
 A small file keeps it, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file is
 there only from an answer 429 or 529 until requests may go freely again: without it a request costs one check of the

@@ -1,5 +1,5 @@
 """A delivery's workspace, leased to one attempt: its sandboxed commands, tools, clean checkouts, records and stores, as
-the steps of the delivery use them. The lease is taken elsewhere."""
+activities and turns use them. `host` takes the lease and makes the session."""
 
 from __future__ import annotations
 
@@ -97,8 +97,9 @@ class WorkspaceSession:
         return ChangeSize(files=files, added=added, deleted=deleted)
 
     def base_command(self) -> SandboxCommand:
-        """Return a command with what all commands of this delivery share: worktree, setup's files, git, variables, the
-        lock, and the fence that refuses to start it when a newer attempt has taken over.
+        """Return a command with what all commands of this delivery share: worktree, paths that setup made, git,
+        variables, the lock file that its processes hold while they live, and the fence, a function that refuses to
+        start it when a newer attempt has taken over.
 
         Script and time limit are for the caller to fill in; so is the output, which goes to command.log else.
         """
@@ -168,7 +169,8 @@ class WorkspaceSession:
 
     @property
     def checkouts(self) -> CheckoutPool:
-        """Return the maker of clean checkouts for this vault."""
+        """Return the maker of clean checkouts for this vault; it keeps new ones for other deliveries only where files
+        of this one may be shared."""
         return CheckoutPool.for_vault(
             self.workspace.home, self.vault, keeps_new=may_share_files(self.sandbox.grade, self.contract)
         )
@@ -229,7 +231,8 @@ class WorkspaceSession:
         return kept_results(self.workspace.home, "baselines")
 
     def compiler_cache(self) -> CompilerCache | None:
-        """Return what compilers have made of the base; None where an older release prepared this."""
+        """Return the cache of what compilers made for the base, found by the key that `record_base_key` wrote; None
+        where there is no key, because an older release prepared this."""
         try:
             return CompilerCache(kept_results(self.workspace.home, "seeds"), (self.directory / "base").read_text())
         except FileNotFoundError:

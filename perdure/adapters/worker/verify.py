@@ -1,5 +1,6 @@
 """The evidence of `perdure verify` on a host: checkpoints and commits of a delivery, read again object by object from
-the vault; its journal and spend log, counted again. Nothing is judged or changed here."""
+the vault; its journal and spend log, counted again. Nothing is judged or changed here. Used by the activities that
+collect the evidence."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def turn_usages(vault: Vault, checkpoints: list[str]) -> list[tuple[str, Usage]]
 
 def start_differences(vault: Vault, start: str, first: str) -> tuple[str, ...] | None:
     """Return files that prepare's checkpoint holds otherwise than a checkout of `start` would, at most _DIFFERS_SHOWN,
-    cut to 80 characters; None when one of the two, or a file of them, is not in the vault.
+    each path cut to 80 characters; None when one of the two is empty, or it or a file of it is not in the vault.
 
     They are compared by the commits' objects, so that nothing which ever lay in a worktree can speak for itself.
     """
@@ -124,10 +125,11 @@ def _commit_fact(vault: Vault, commit: str, start: str, checkpoint: str, first: 
 
 
 def _differing_files(vault: Vault, start: str, commit: str, first: str, checkpoint: str) -> tuple[str, ...]:
-    """Return the files that a commit has otherwise than its checkpoint.
+    """Return the files that a commit has otherwise than its checkpoint, each path cut to 80 characters.
 
-    A checkpoint holds bytes, a commit the repository's normal forms: what neither has changed may differ, and what both
-    have changed may differ in its line ends.
+    A checkpoint holds bytes, a commit the repository's normal forms. So a file counts only when the commit has changed
+    it since `start` or the checkpoint has since `first` (any file where the vault has no `first`), and line ends never
+    count. Raises GitError when the vault lacks one of the trees.
     """
     commit_tree, checkpoint_tree = f"{commit}^{{tree}}", f"{checkpoint}:tree"
     suspects = set(_changed_paths(vault, commit_tree, checkpoint_tree))

@@ -1,5 +1,5 @@
 """Agent processes between two turns, kept by their worker: each waits, in its sandbox, for the answer to its next
-request, until the next turn claims it or it has waited too long."""
+request, until the next turn claims it or it has waited too long. The host holds them; the turns claim and keep them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Setup of a workspace by the worker: the repository owner's commands, with network, once, before any model call; or
-the files that they made for another delivery, where they would make the same (perdure.adapters.worker.environments)."""
+the files that they made for another delivery, where they would make the same (perdure.adapters.worker.environments).
+Beside it what is read of a setup later: what the sandbox shows, how long it took, and whether its files may serve other
+deliveries. Used by `host`, sessions and the activities that prepare and test."""
 
 from __future__ import annotations
 
@@ -98,10 +100,10 @@ class _SetupContext:
         return binds.model_copy(update={"cache": self.package_cache()})
 
     def package_cache(self) -> str:
-        """Return the name of the package cache: of one repository and base branch, and of a foreign branch alone,
-        because setup runs what lies there.
+        """Return the name of the delivery's package cache: one for each repository, base branch and sandbox grade, and
+        a separate one for each branch that strangers may have written, because setup runs what lies in the cache.
 
-        And of one sandbox grade: a weaker one's setup can replace what a stronger one's sandbox mounts.
+        The grades are kept apart because a weaker one's setup can replace what a stronger one's sandbox mounts.
         """
         vault, url = self.workspace.vault.path.name, self.workspace.vault.url
         branch = self.contract.branch if self.is_foreign else ""
@@ -135,9 +137,9 @@ async def set_up_workspace(
     caps: ResourceCaps | None = None,
     command_slots: CommandSlots | None = None,
 ) -> None:
-    """Reset the worktree to the base, run the `[setup]` commands there, or put the files there that they made before,
-    and compute what the sandbox shows. That and the time it took are written to the workspace's directory, and the
-    workspace's record says that setup is done.
+    """Reset the worktree to the base, run the `[setup]` commands there, or, in grade `full` with a cache, put the files
+    there that they made before; copy the owner's files, and compute what the sandbox shows. That and the time it took
+    are written to the workspace's directory, and the workspace's record says that setup is done.
 
     The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a link
     behind for the next command. Raises SetupFailed when a command fails, SandboxUnavailable,

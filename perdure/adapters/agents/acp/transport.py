@@ -1,4 +1,5 @@
-"""The transport of the Agent Client Protocol: one JSON message a line, over a Unix socket; all sizes are bounded."""
+"""The transport of the Agent Client Protocol: one JSON message a line, over a Unix socket; all sizes are bounded.
+`perdure.adapters.worker.turn.acp_agent` opens the socket, `session` speaks over it."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class AcpTransport:
             raise self._record_failure(f"it has read nothing for {SEND_S:g} s") from None
 
     async def receive(self) -> dict[str, Any] | None:
-        """Read the agent's next message and return it; None when the agent has closed its output.
+        """Read the agent's next message and return it; None when the agent has closed its output or the connection has
+        failed.
 
         Lines that are no message are left out and counted. Raises AgentFailed, kept as `failure`, for a line over
         LINE_BYTES, more than ALL_BYTES in all, and more than FOREIGN_LINES foreign lines.

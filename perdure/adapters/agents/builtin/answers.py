@@ -1,5 +1,5 @@
 """The answers of structured steps: their schemas, and how they are parsed and checked. A parse failure is a failure,
-never a pass."""
+never a pass. Used for the built-in agent and for agents with a command line of their own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The built-in agent's loop as pure functions: the next request, and what a reply means. Nothing is sent or run here;
-other modules of this package have the opening message, the parsing of answers and the tools.
+"""The built-in agent's loop as pure functions: the next request, what a reply means, the message with tool results, and
+which files the conversation knows. Nothing is sent or run here; `perdure.adapters.worker.turn` does both by it. Other
+modules of this package have the opening message, the parsing of answers and the tools.
 
 A transcript is the tuple of messages so far as JSON dicts, as checkpoints hold them: without cache marks, roles
 alternating, the user's first.
@@ -110,7 +111,8 @@ def model_request_for(
 ) -> ModelRequest:
     """Return the next request of a step to the model.
 
-    promises       the changed promises that a review has to answer; None: none
+    promises       the changed promises (tests of the base that fail on the change) that a review has to answer; None:
+                   there are none
     tests_s        how long the test commands take, in seconds: see `expects_long_wait`
     effort, model  in place of those in the step's settings; empty: theirs
     """
@@ -140,14 +142,14 @@ def decide_next(
 
     transcript  the messages that the reply answers
     change      what a review is about
-    promises    the changed promises that a review has to answer
+    promises    the changed promises (tests of the base that fail on the change) that a review has to answer
     tests       test commands, of which a step that changes files is reminded before it ends; empty: it is not
     circle      a repetition without progress that the step was found in; None: none was
 
     The step ends with the answer, and without one when the model refused, its context is full, it stopped for an
     unknown reason, made the same call IDENTICAL_CALLS_STOP times in a row, or the circle must end. The model is asked
     to go on after a pause or a reply in free text that was cut off, to make the calls of a reply anew that was cut off,
-    and to correct a structured answer, REASKS times before the step ends as INVALID.
+    once to test edits before it ends, and to correct a structured answer, REASKS times before the step ends as INVALID.
     """
     calls = calls_in(reply.message)
     match reply.stop_reason:

@@ -113,7 +113,8 @@ class Model:
         `on_first_event` is called when the reply has begun (from there on it may be billed), `on_text` with every piece
         of text. Raises ModelUnavailable where the request can be sent again later: a reply that breaks off is one of
         these and is never returned in part. Raises ModelRefusesUs where a person must act; SummaryRefused, one of
-        these, where the API does not sum conversations up, or not this one.
+        these, where the API does not sum conversations up, or not this one. An error that is a mistake of our own code
+        is raised as it is.
         """
         client = await self._open_client()
         body = await in_thread(request.body)

@@ -1,6 +1,7 @@
-"""The prompts of a step's conversation, for the built-in agent: the system prompt, which never varies, and the first
-user message, which holds all that does; and the shortened conversation that takes the place of one that fills its
-model's window: the first message, a summary, the change so far, and the last failure.
+"""The prompts of a step's conversation, for the built-in agent, and joined to one prompt for any other: the system
+prompt, which never varies, and the first user message, which holds all that does; the names of the repository's own
+prompts; and the shortened conversation that takes the place of one that fills its model's window: the first message, a
+summary, the change so far, and the last failure.
 
 Shortening is a turn of its own. The summary is the API's; where it has none, the turn is made without a request,
 nothing is paid for it, and the last turns stand in a line each instead.

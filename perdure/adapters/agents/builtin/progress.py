@@ -1,6 +1,6 @@
 """Steps that make no progress: they go in circles (two versions of the files in turn, tests run again unchanged,
 nothing new, much read and nothing changed), or want to end with edits that no test has seen, of which they are reminded
-once.
+once. Circles are looked for in the turns of every agent, untested edits in those of the built-in one.
 
 In a circle the model is warned first; a step that goes on all the same is ended. A false alarm costs a delivery and a
 late one some turns: every limit is far above what honest work was seen to need, and a message from a person starts the

@@ -1,4 +1,5 @@
-"""A map of a repository for the first message of a step: its languages, its tree, and the names its files define.
+"""A map of a repository for the first message of a step: its languages, its tree, and the names its files define. The
+turns' materials use it and read the files from git.
 
 Names of Python are found by its own parser, those of JavaScript, TypeScript and Go in lines that begin with their
 declaration, where formatters put what a file has at its top. Parsers of these were weighed: tree-sitter's grammars are

@@ -1,5 +1,6 @@
-"""Checks of a review: the places (file and line) it names are in the change, and each changed promise (a test of
-the base that fails on the change) is justified by a quote from the request, or is a blocker."""
+"""Checks of a review: the places (file and line) it names are in the change, and each changed promise (a test of the
+base that fails on the change) is justified by a quote from the request, or is a blocker. `answers` checks by it; the
+turns say what the change and the promises are."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class RequestText:
 
 @dataclass(frozen=True)
 class ReviewPromises:
-    """The changed promises a review has to answer by name, and the texts in which its quotes have to stand."""
+    """The changed promises (tests of the base that fail on the change) by name, each of which a review has to answer,
+    and the texts in which its quotes have to stand."""
 
     promises: Mapping[str, Promise]
     request_texts: tuple[RequestText, ...] = ()

@@ -1,5 +1,6 @@
 """Texts of people, as agents read them: an issue, line by line behind a mark, so that nothing in it passes for the
-engine's text; and messages to a running delivery, once, in the next message its agents get."""
+engine's text; and messages to a running delivery, once, in the next message its agents get. Used for opening messages
+and turns of every agent."""
 
 from __future__ import annotations
 

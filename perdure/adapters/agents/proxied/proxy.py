@@ -1,4 +1,5 @@
-"""The server on a Unix socket that an agent in the sandbox takes for the model: it alone has the key."""
+"""The server on a Unix socket that an agent in the sandbox takes for the model: it alone has the key.
+`perdure.adapters.worker.turn.process` starts one for each agent process."""
 
 from __future__ import annotations
 

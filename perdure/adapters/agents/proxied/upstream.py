@@ -1,5 +1,6 @@
 """The model's API behind the proxy: its address and its key, read from the environment and kept in this process, and
-its client: one request, and its whole reply or one typed error, whose cause is the API's own error."""
+its client: one request, and its whole reply or one typed error, whose cause is the API's own error. The worker's host
+reads the variables, the proxy uses the client."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The process of an agent that is spoken to by the Agent Client Protocol, over as many turns as it lives: the variant
-of `AgentProcess` whose prompt and end are messages of the protocol."""
+of `AgentProcess` whose prompt and end are messages of the protocol. `cli_agent` loads it where such an agent runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A turn as all agents share it: its data, the turns before it, whether it was taken already (then it is adopted, not
-done again), and its commit, after which it has happened."""
+done again), whether the step goes in circles or its conversation is too long, and the turn's commit, after which it has
+happened. Used by both agents (`builtin_agent`, `cli_agent`) and by `transaction`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class TurnContext:
     """A turn that is to be taken, with what an agent needs for it; the worktree is at the turn's checkpoint.
 
     messages  the conversation so far, the step's opening in a first turn, with what people have said since
-    promised  the changed promises that a review has to answer for; None: none
+    promised  tests of the base that fail on the change ("changed promises"), each of which a review has to justify;
+              None: none
     """
 
     host: Host
@@ -180,8 +182,8 @@ def turn_summary(work: TurnInput, description: str, outcome: Outcome | None, mis
 
 
 def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:
-    """Return the trees of the files before the step's first turn and after each one since, or the newest TREES_SEEN of
-    them."""
+    """Return the ids of the git trees of the files before the step's first turn and after each one since, oldest first;
+    only the newest TREES_SEEN of them."""
     count = min(work.turn, TREES_SEEN)
     commits = vault.git.text(
         "rev-list", "--first-parent", f"--max-count={count}", "--end-of-options", work.checkpoint

@@ -58,8 +58,8 @@ class CliAgent:
         when it has to be warned of a circle (a repetition without progress), which it can be told only as it starts. A
         step that goes on in circles after that ends as LOOPING. Raises ModelRefusesUs, BadInput or SandboxUnavailable
         where the agent cannot run here, ModelUnavailable, RepliesCut or DiskFull where its model does not answer,
-        WorkCutOff where it was ended from outside, Superseded; and BudgetReached, with the worktree at the turn's
-        checkpoint again, because people look at it meanwhile.
+        WorkCutOff where it was ended from outside, WorkspaceLost where its session is too large, Superseded; and
+        BudgetReached, with the worktree at the turn's checkpoint again, because people look at it meanwhile.
         """
         session, work = turn.session, turn.work
         process = waiting if isinstance(waiting, AgentProcess) else None

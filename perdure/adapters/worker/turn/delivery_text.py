@@ -1,6 +1,6 @@
 """A delivery as text for people, read from the vault for `perdure logs` and what else shows turns, diffs and artifacts:
-turn by turn from the checkpoints, changes as a diff, artifacts as they are, in pages that fit into Temporal's
-payloads."""
+turn by turn from the checkpoints, changes as a diff, artifacts as they are, in pages that fit into Temporal's payloads.
+Used by the activity that answers such reads."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
 
 
 def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> str:
-    """Return what `work.what` names as one text: `turns` (a line each), `logs` (what was said and done), `diff` (of the
-    delivery's branch, empty without one), or the `artifact` whose hash `work.checkpoint` is. Raises BadInput for
-    anything else, WorkspaceLost for an artifact that is not there."""
+    """Return what `work.what` names as one text: `turns` (a line each) or `logs` (what was said and done), both up to
+    the checkpoint `work.checkpoint`, or to the newest one without it; `diff` (of the delivery's branch, empty without
+    one), or the `artifact` whose hash `work.checkpoint` is. Raises BadInput for anything else, WorkspaceLost for an
+    artifact that is not there."""
     if work.what == "diff":
         head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
         return vault.diff(vault.merge_base(record.base_sha, head), head) if head else ""

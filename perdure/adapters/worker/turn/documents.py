@@ -1,6 +1,6 @@
 """The documents that steps leave in the vault as artifacts (plan, test report, review, findings, screenshots), read
 back by their hash for later steps; the check of a plan that a person edited; and earlier fixes as text for the next
-fix."""
+fix. Used by `materials` and by the activities that check, test, ship or show a delivery."""
 
 from __future__ import annotations
 

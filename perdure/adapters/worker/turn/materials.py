@@ -1,5 +1,6 @@
 """The materials of a step's opening message, made for its first turn: artifacts as text, the change as a diff, the
-app's pages, the repository's map; and the change and promises that a review is checked against.
+app's pages, the repository's map; and the change and promises (tests of the base that fail on the change) that a review
+is checked against. Used by the other modules of this package.
 
 The map is made from git's objects, never from files as they lie there: a turn that is done again gets the same bytes,
 and what an agent's sandbox does not show is not in them.

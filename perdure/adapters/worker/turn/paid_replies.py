@@ -116,7 +116,8 @@ class PaidReplies:
         self, reply_request: ReplyRequest, ask: Callable[[Callable[[], None]], Awaitable[R]]
     ) -> R | None:
         """Record the intent to pay, ask once, store the reply, settle it in the spend log, and return it; None when the
-        API refused before a reply had begun, and refuses everybody with this key, which the pace then knows.
+        API refused before a reply had begun, for a reason that holds for all requests with this key, which the pace
+        then records.
 
         A request that is refused before its reply has begun is recorded as not billed; one cut off later stays open.
         Raises what `ask` raises, and DiskFull, RepliesCut or BudgetReached before anything is asked.

@@ -161,7 +161,7 @@ class AgentProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether it runs, and its model answers it."""
+        """Return whether it runs, and its gate was not ended with an error for all further requests."""
         return self.is_running and self._gate.end_error is None
 
     @property
@@ -171,7 +171,8 @@ class AgentProcess:
 
     @property
     def process_end(self) -> SandboxResult | None:
-        """Return how its process ended; None while it lives, or where we ended it."""
+        """Return how its process ended; None before its start, while it lives, and where its task was cancelled, as
+        `stop` does. Raises the error with which running it has failed."""
         task = self._run_task
         return task.result() if task is not None and task.done() and not task.cancelled() else None
 

@@ -1,4 +1,5 @@
-"""The gate for requests of an agent behind the proxy: it lets them through one turn at a time."""
+"""The gate for requests of an agent behind the proxy: it lets them through one turn at a time, and buys their replies
+within the budget. `process` admits the turns; the proxy asks it for the reply to each request."""
 
 from __future__ import annotations
 

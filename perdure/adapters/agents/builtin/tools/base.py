@@ -1,5 +1,5 @@
 """The shape of a tool, the toolbox it works with, and the files it may touch: those of the worktree, never its `.git`,
-nothing that leads out of it.
+nothing that leads out of it. Used by the other tools; the worker's session makes the toolbox.
 
 File tools run outside the sandbox, so the path rules are the wall. No process of the agent that can write here lives
 while one runs (background commands see the worktree read-only), so a path that was resolved stays what it is; the last

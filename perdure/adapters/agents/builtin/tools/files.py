@@ -308,7 +308,8 @@ _ANOTHER_LANGUAGE = "SyntaxError: Unexpected token '<'"
 
 async def check_edited_file(blocks: Sequence[dict[str, Any]], index: int, call: ToolCall) -> str:
     """Check the file that the call at `index` of these has changed, with a checker for its ending, in the sandbox, and
-    return the first mistakes as a text; empty: none, no checker, or the call is no edit.
+    return the first mistakes as a text; empty: none, no checker or one that did not come to its end, no such file or a
+    large one, or the call is no edit.
 
     A file that a later call of the same reply changes again is only checked then. When a checker takes longer than
     CHECK_TIMEOUT_S, a file is written beside the logs, and none is run again for this ending. Raises SandboxUnavailable

@@ -1,4 +1,6 @@
-"""The tools of each step, and the calls of one reply, carried out one after another, in order."""
+"""The tools of each step, and the calls of one reply, carried out one after another, in order; beside them what a
+message holds (calls, texts) and what a reply does, in words for people. Used by the rest of the built-in agent and by
+the turns of others."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ class ProxiedAnthropicWire:
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
 
     def find_route(self, path: str, query: str) -> Route | None:
-        """Return the route for a request of messages or of their token count, which is free; None for any other path or
-        query."""
+        """Return the route for a request of messages or of their token count, which is free, with no query or
+        `beta=true`; None for anything else."""
         if query not in ("", "beta=true") or path not in ("/v1/messages", "/v1/messages/count_tokens"):
             return None
         return Route(path, query, free=path.endswith("count_tokens"))

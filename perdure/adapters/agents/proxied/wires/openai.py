@@ -150,9 +150,9 @@ class ProxiedChatWire(ProxiedOpenAIWire):
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
         """Parse a request for one completion; a stream is also asked to say what it has used.
 
-        Tools and options with which the API's servers would search or run something are left out. Raises WireError
-        without a model or messages, for tools or a token limit of a wrong shape, for `n` above 1, and for a picture or
-        file that is not in the request itself.
+        Tools and options with which the API's servers would search or run something are left out, and fields of
+        messages that begin with `__`. Raises WireError without a model or messages, for tools or a token limit of a
+        wrong shape, for an `n` other than 1, and for a picture or file that is not in the request itself.
         """
         model, messages = require_text(body, "model"), list_objects(body, "messages")
         if not messages:
