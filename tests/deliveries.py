@@ -35,6 +35,7 @@ from perdure.models.delivery.publishing import (
     ShipResult,
 )
 from perdure.models.delivery.result import DeliveryResult, PullRequest, TestsStatus
+from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.delivery.work import (
     CloseInput,
@@ -152,11 +153,12 @@ class Script:
         self.change(**scripted)
 
     def change(self, **scripted: Any) -> None:
-        """Change fields of this class, and settings."""
+        """Change fields of this class, and settings. Raises TypeError for what is neither."""
         for name, value in scripted.items():
             if name in vars(self):
                 setattr(self, name, value)
             else:
+                prepared_workspace(**{name: value})
                 self.settings[name] = value
 
     def fail_if_due(self, name: str) -> None:
@@ -237,9 +239,9 @@ class Script:
             self.pushed.append(work.head)
             return PushResult(summary=f"pushed {work.head}")
 
-        steps = (Step.CLASSIFY, Step.PLAN, Step.IMPLEMENT, Step.DOCUMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
         checks = [run_tests, inspect_change, check_plan]
         at_the_forge = [check_access, comment, publish_artifacts, open_pull_request, push_branch]
+        steps = [step for step in AGENTIC if step not in (Step.DECOMPOSE, Step.FIX_LANDING)]  # those are of backlogs
         return [prepare, *map(turn, steps), commit, close, *checks, *at_the_forge]
 
 
