@@ -310,7 +310,7 @@ async def test_an_address_that_fails_for_a_day_is_given_up_and_named(script: Scr
             handle = await client.start_workflow(
                 "Notification",
                 {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": "d", "delivery_id": "d",
-                 "run_id": "r", "repository": "/r", "request": "x", "words": "y"},
+                 "run_id": "r", "repository": "/r", "request": "x", "summary": "y"},
                 id="d.notice-1",
                 task_queue=TASK_QUEUE,
             )  # fmt: skip
