@@ -139,7 +139,8 @@ def print_failure(error: BaseException, *, as_json: bool, stream: TextIO | None 
     """Print an error to standard error, or to `stream`, and return the exit code of the command.
 
     With `as_json` it is one JSON object, else lines. With PERDURE_DEBUG=1 the traceback follows. Nothing is printed for
-    Ctrl-C (exit code 130), a closed pipe (141), and a group that was called without a command.
+    Ctrl-C (exit code 130), a closed pipe (141), and a group that was called without a command. An error that nobody
+    foresaw is also appended to the log of commands.
     """
     if isinstance(error, typer.TyperException) and not error.format_message():
         return BadInput.exit_code  # a group without a command: its help has been shown

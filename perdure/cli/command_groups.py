@@ -1,5 +1,6 @@
 """Perdure's variants of Typer's classes: a command's work is imported when the command begins, flags show no type in
-their help, and advanced commands have a help page of their own."""
+their help, and advanced commands have a help page of their own. Used by the `perdure` command itself and by the
+declarations in `perdure.cli.commands`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The event loop of a command, and how Ctrl-C ends what runs in it."""
+"""The event loop of a command, and how Ctrl-C ends what runs in it. Used by every command that waits for Temporal, a
+process or a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Single keys of a terminal, read by the event loop; the terminal's mode is restored when the context ends."""
+"""Single keys of a terminal, read by the event loop; the terminal's mode is restored when the context ends. Used where
+a person decides at a gate, by `perdure top`, and by the demo."""
 
 from __future__ import annotations
 

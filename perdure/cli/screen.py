@@ -1,7 +1,8 @@
 """The output of a command: the same texts everywhere; colour and live lines only where a terminal shows them, similar
 plain characters where it cannot show Perdure's marks.
 
-Rich is imported only where there is a terminal: it takes longer to load than most output takes to print.
+Rich is imported only where there is a terminal: it takes longer to load than most output takes to print. Used by every
+command and by the demo.
 """
 
 from __future__ import annotations
@@ -146,6 +147,6 @@ class Screen:
 
 
 def text_or_stdin(text: str, most_bytes: int = MESSAGE_BYTES) -> str:
-    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than such a text may
-    have."""
+    """Return the text that was typed, or for `-` what standard input holds, waiting for its end, up to one byte more
+    than such a text may have; bytes that are not UTF-8 are replaced."""
     return sys.stdin.buffer.read(most_bytes + 1).decode(errors="replace") if text == "-" else text

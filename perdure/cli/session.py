@@ -1,4 +1,5 @@
-"""Access of a command to Temporal: a client, a worker, and the delivery or backlog that a person's words name."""
+"""Access of a command to Temporal: a client, a worker, and the delivery or backlog that a person's words name. Used by
+the commands that look, decide, steer and retry; those that submit connect in `perdure.cli.request.submit`."""
 
 from __future__ import annotations
 

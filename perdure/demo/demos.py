@@ -1,5 +1,5 @@
-"""The demos: real work of a scripted model, one delivery or a backlog of eight items, while its worker is killed again
-and again."""
+"""The demos of `perdure demo`: real work of a scripted model, one delivery or a backlog of eight items, while its
+worker is killed again and again."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Play the demo and return the exit code: 0 when exactly one pull request came out of it.
 
-    On a terminal a person may kill too, and it waits for Enter in the end. Ctrl-C and SIGTERM end it and leave nothing.
+    On a terminal a person may kill too, and it waits for Enter in the end. Ctrl-C, SIGTERM and SIGHUP end it, with 128
+    and the signal's number as the code, and leave nothing unless a directory to keep was named.
     """
     return asyncio.run(_run_until_interrupted(options))
 

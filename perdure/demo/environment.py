@@ -1,5 +1,5 @@
 """The demo's own environment: a fresh repository, home, variables and supervised worker; kept to look at until the next
-demo."""
+demo. Used by the other modules of `perdure.demo` alone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def open_directories(keep: Path | None) -> Iterator[DemoDirectories]:
 
 def _remove_old_demos() -> None:
     """Remove what earlier demos of this user have left to be looked at, unless somebody looks at it, and what a demo
-    that was killed has left. The server of a killed one is killed first: nothing of that is kept for anybody."""
+    that was killed has left. The server of a killed one is killed first: nothing of that is kept for anybody. What
+    cannot be removed stays, without an error."""
     for root in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY_PREFIX}*"):
         with contextlib.suppress(OSError):
             places, lock_file = Places(DemoDirectories(root).home), root / _LOCK_FILE

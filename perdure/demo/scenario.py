@@ -1,5 +1,6 @@
 """The scenario of the demo: where its request comes from and where its pull request goes; and its texts beside the
-story itself: who plays, what is real, and what came out of it."""
+story itself: who plays, what is real, and what came out of it. Used by `demos` beside this; the scenario on GitHub's
+twin is in the tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The killer of the demo's worker: it kills by itself or when a key is pressed, and reports every death and who took
-over."""
+"""The killer of the worker in the demo of one delivery: it kills by itself or when a key is pressed, and reports every
+death and who took over. The demo of a backlog kills in `perdure.demo.demos`, and uses only `without_waiting` of
+this."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Fingerprints of the credentials that a worker was started with.
 
-They show that another model key, forge token or webhook address is wanted now, without any secret being stored.
+They show that another model key, forge token or webhook address is wanted now, without any secret being stored. The
+supervisor records them; commands that submit, and `perdure doctor`, compare them with their own environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Checks that this host and this PERDURE_HOME can carry an embedded server, made before anything is created."""
+"""Checks that this host and this PERDURE_HOME can carry an embedded server, made before anything is created. Used by
+the command line, and by whatever starts the server."""
 
 from __future__ import annotations
 

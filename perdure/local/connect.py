@@ -1,5 +1,6 @@
-"""Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home; and a
-guard that lets a worker serve only the server of its own home, and a person see no other's."""
+"""Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home; the
+address of its Web UI; why no worker answers; and a guard that lets a worker serve only the server of its own home. Used
+by the command line, the page, the demo and the worker; `perdure.client` is given a client and does not connect."""
 
 from __future__ import annotations
 
@@ -263,7 +264,7 @@ async def find_web_ui(home: Home) -> tuple[str, str] | None:
     run.
 
     For a server that TEMPORAL_* variables name, the address is that in PERDURE_UI_URL. Raises TemporalUnreachable when
-    the embedded server runs and does not answer.
+    the embedded server runs and does not answer, and BadInput when Temporal's configuration cannot be read.
     """
     config = external_server_config()
     if config is not None:
@@ -276,8 +277,9 @@ async def find_web_ui(home: Home) -> tuple[str, str] | None:
 async def web_ui_url(home: Home, id: str = "", kind: str = "workflows") -> str:
     """Return the address in the Web UI of the delivery, backlog or schedule `id`; empty `id`: of the list of all.
 
-    `kind` is `workflows` or `schedules`. Empty when there is no Web UI. Raises TemporalUnreachable when the embedded
-    server runs and does not answer.
+    `kind` is `workflows` or `schedules`. Empty when there is no Web UI, or the embedded server does not run. Raises
+    TemporalUnreachable when that server runs and does not answer, and BadInput when Temporal's configuration cannot be
+    read.
     """
     base_url = await web_ui_base_url(home, kind)
     if not base_url:

@@ -2,7 +2,8 @@
 
 Loading takes seconds of a processor, which every death of a worker would cost its deliveries again. A forked worker
 goes on in worker.py as if it had been started anew: its loop, threads and connections are its own, none of them exist
-before the fork. It gets SIGTERM when the fork server ends, and the fork server when its supervisor does.
+before the fork. It gets SIGTERM when the fork server ends, and the fork server when its supervisor does. worker.py
+calls `fork_workers`; the supervisor talks to that process through `ForkServer`.
 """
 
 from __future__ import annotations

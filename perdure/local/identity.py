@@ -1,4 +1,6 @@
-"""The identity of our server: its ports, what it left on disk, and what it must answer. An open port proves nothing."""
+"""The identity of a home's embedded Temporal server: its ports, what it left on disk, and what it must answer. An open
+port proves nothing. Also finds free ports, and has the SDK's runtimes. Used by the other modules of `perdure.local` and
+by the demo; `perdure.local.server` starts and stops the server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The process of the web page, as `perdure up` keeps it running and `perdure page` runs it: its address, its token, its
-record, its start and end."""
+record, its start and end. Used by the command line, the supervisor and that process itself; what it serves is in
+`perdure.page`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Paths of this installation's programs and of one PERDURE_HOME, and the record of its supervisor.
 
-The programs are the worker and `temporal`; both leave files in the home.
+The programs are the worker and `temporal`; both leave files in the home. Used by the command line, the page, the demo
+and the other modules of `perdure.local`; nothing is created here.
 """
 
 from __future__ import annotations

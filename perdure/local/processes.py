@@ -1,4 +1,6 @@
-"""Processes that outlive their starter, known by the lock they hold and never by their pid alone."""
+"""Processes that outlive their starter, known by the lock they hold and never by their pid alone; their logs; and the
+launcher that starts them, for which this file is run as a script. Used by the other modules of `perdure.local` and the
+demo."""
 
 from __future__ import annotations
 

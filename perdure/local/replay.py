@@ -1,6 +1,7 @@
 """Replay of histories on the workflow code of this installation, in a process of its own.
 
-`perdure` never imports the application: worker.py does, and is run as a script, as it is for a worker.
+`perdure` never imports the application: worker.py does, and is run as a script, as it is for a worker. `perdure verify`
+calls `replay_histories`, worker.py `replay_if_requested`.
 """
 
 from __future__ import annotations

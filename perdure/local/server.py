@@ -1,5 +1,5 @@
 """The embedded Temporal server of one PERDURE_HOME: its database checked, started once, found by its record, stopped
-cleanly."""
+cleanly. Used by the other modules of `perdure.local`, the demo, and the commands about this machine."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
     """Return the running server of this home; start it if there is none. Of several starters at once, one starts it.
 
     `port` and `ui_port` are requested for a start, None: any; a server that runs keeps its own. `say` gets a line when
-    a start is begun, and when the server already runs at another port than requested. Also starts the Web UI's proxy if
+    a start is begun, when another program took its port meanwhile and it is tried again, and when the server already
+    runs at another port than requested. Creates the home if it is missing, and starts the Web UI's proxy if
     it is missing. Raises BadInput for a platform, home, database, port or `temporal` program that cannot be used,
     TemporalUnreachable when a server that holds the lock does not answer in time, and PerdureError when the one started
     here ends.
@@ -364,7 +365,8 @@ def _launch_server(home: Home, places: Places, record: ServerRecord, binary: Pat
 
 
 def _server_arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
-    """Return the arguments for `temporal`: a development server with this home's database, ports and namespace."""
+    """Return the arguments for `temporal`: a development server with this home's database, ports, identity namespace
+    and search attributes. The variable PERDURE_SQLITE_SYNCHRONOUS says how SQLite flushes, by default fully."""
     synchronous = os.environ.get("PERDURE_SQLITE_SYNCHRONOUS", "2")  # FULL: with less, power loss rolls it back
     arguments = ["server", "start-dev", "--db-filename", str(places.database), "--log-level", "warn"]
     ui_host, _, ui_port = (record.ui_behind or record.ui.removeprefix("http://")).rpartition(":")
@@ -388,7 +390,8 @@ _GO_SETTINGS = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
 
 
 def _server_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the server: no model key, no forge token, no TEMPORAL_* meant for another server."""
+    """Return the environment of the server: of `env` only PATH, HOME, TMPDIR, LANG, TZ and settings of Go, which have
+    defaults here. So it has no model key, no forge token, and no TEMPORAL_* meant for another server."""
     names = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", *_GO_SETTINGS)
     return {**_GO_SETTINGS, **{name: env[name] for name in names if name in env}}
 

@@ -1,4 +1,8 @@
-"""Keeps one worker of a home alive, and its embedded server: `python -m perdure.local.supervisor [--idle-exit S]`."""
+"""Keeps one worker of a home alive, and its embedded server: `python -m perdure.local.supervisor [--idle-exit S]`.
+
+`perdure.local.up` and the demo start it; `perdure up` in the foreground runs it in its own process. It keeps the page
+running, too, once the worker is to stay.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +156,7 @@ class Supervisor:
             os.close(lock)
 
     def stop(self) -> None:
-        """Let the worker finish its turns and end; called again, kill it at once."""
+        """Have the worker finish its turns and end, and write that into the record; called again, have it killed."""
         (self._hurry if self._stopping.is_set() else self._stopping).set()
         self._write_record()
 
@@ -223,7 +227,8 @@ class Supervisor:
         return await self._start_process(worker_lock)  # The worker reports itself what is wrong with it.
 
     async def _start_fork_server(self, worker_lock: int) -> ForkServer:
-        """Start the worker's program as a fork server, connected by a socket, and return our side of it."""
+        """Start the worker's program as a fork server, connected by a socket, and return our side of it. Records that
+        there is no worker until it has forked one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = await self._start_process(worker_lock, forks=theirs.fileno())
@@ -352,7 +357,10 @@ def _exit_text(code: int) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a supervisor in the foreground, with one dated line an event; return 0, or a PerdureError's exit code."""
+    """Run a supervisor in the foreground until it ends; return 0, or a PerdureError's exit code.
+
+    Prints one dated line for each event, a PerdureError too. Takes the secrets out of this process's environment.
+    """
     secrets.take()
     parser = argparse.ArgumentParser(prog="python -m perdure.local.supervisor", description=__doc__)
     parser.add_argument("--idle-exit", type=float, metavar="S", help="end after S seconds without a running delivery")

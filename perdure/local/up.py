@@ -1,4 +1,5 @@
-"""Start and end of server and supervised worker together, and what `deliver` needs running."""
+"""Start and end of server and supervised worker together, for `perdure up` and `perdure down`, and the start of both by
+commands that submit work."""
 
 from __future__ import annotations
 
@@ -120,10 +121,10 @@ def _block_starts(places: Places) -> Iterator[None]:
 async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None = None, hosted: bool = False) -> None:
     """Start the server and worker that a delivery here needs, and say so; say nothing of what runs already.
 
-    The worker ends by itself after WORKER_IDLE_EXIT. With TEMPORAL_* configured nothing is started: that server's
-    workers hold the keys. Raises BadInput when the worker that runs has another model key or address than this process,
-    or another forge token and the delivery is for a `hosted` forge; PerdureError when server or worker cannot be
-    started.
+    Waits first for a `down` that is under way. The worker started here ends by itself after WORKER_IDLE_EXIT without
+    work. With TEMPORAL_* configured nothing is started: that server's workers hold the keys. Raises BadInput when the
+    worker that runs has another model key or address than this process, or another forge token and the delivery is for
+    a `hosted` forge; PerdureError when server or worker cannot be started, or the `down` does not end.
     """
     if external_server_config() is not None:
         return

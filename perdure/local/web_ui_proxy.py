@@ -4,7 +4,8 @@ The Web UI asks nobody who they are and answers to any host name: a page whose n
 (DNS rebinding) could read and decide everything. It therefore listens where no page can find it, at a random address of
 127.0.0.0/8 and a random port; this proxy passes on only requests to this machine's own names, from its own pages.
 
-Standard library only and small: it runs isolated (`-I -S`) for as long as the server does.
+Standard library only and small: it runs isolated (`-I -S`), started by `perdure.local.server`, as long as the server
+does.
 """
 
 from __future__ import annotations

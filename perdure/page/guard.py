@@ -1,4 +1,5 @@
-"""Access control of the page: who may look, who decides, and which requests come from a page of somebody else's."""
+"""Access control of the page: who may look, who decides, and which requests come from a page of somebody else's. The
+page's server calls it before each view; templates get its field against forged forms."""
 
 from __future__ import annotations
 

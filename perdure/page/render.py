@@ -1,5 +1,6 @@
 """Pages made from templates: every word of others is made visible, bounded and escaped on its way into them; and their
-live parts, sent again whenever they are different, in the form that htmx's extension for streams reads."""
+live parts, sent again whenever they are different, in the form that htmx's extension for streams reads. Also what the
+views share: redirects with a message, fields of forms, static files. Used by the page's server and its views."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ LAST_MESSAGES_KEPT = 200
 def redirect_with_message(request: web.Request, to: str, message: str) -> web.Response:
     """Return the redirect that ends a form, to a page of ours, and keep `message` for that page to show once.
 
-    A reload of that page sends nothing again.
+    It replaces an earlier message of this session; beyond LAST_MESSAGES_KEPT of them the oldest is forgotten. A reload
+    of that page sends nothing again.
     """
     messages, session = request.app[LAST_MESSAGES], request[SESSION]
     messages.pop(session, None)

@@ -1,4 +1,5 @@
-"""The page's server: one process that reads Temporal and answers browsers."""
+"""The page's server: the application with its routes behind the guard, and the port it listens on. Used by the page's
+process alone (`__main__` beside this); the answers themselves are made in `perdure.page.views`."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @asynccontextmanager
 async def serve_page(perdure: Perdure, token: str, place: ListenAddress, web_ui: str = "") -> AsyncIterator[ServedPage]:
-    """Serve the page until the end of the context, on the first free port from the wanted one on; yield where it is.
+    """Serve the page until the end of the context, on the first port from the wanted one on that is free and allowed;
+    yield where it is.
 
     `web_ui` is the address of Temporal's own page of a workflow, without its id. Raises BadInput as
     ListenAddress.make_ssl_context does, and when it cannot listen or none of PORTS_TRIED ports is free.
@@ -81,7 +83,10 @@ async def serve_page(perdure: Perdure, token: str, place: ListenAddress, web_ui:
 
 
 def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.Application:
-    """Build the web application: all routes, behind the guard, with what the views share."""
+    """Build the web application: all routes, behind the guard, with what the views share.
+
+    An error of a view becomes a page that says it, and every answer gets the security headers.
+    """
 
     @web.middleware
     async def check_and_handle(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Command line `python -m perdure.rehearsal FILE [--port N]`."""
+"""Command line `python -m perdure.rehearsal FILE [--port N]`: plays a screenplay for whoever tries an agent by hand."""
 
 from __future__ import annotations
 

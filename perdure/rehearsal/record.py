@@ -1,5 +1,6 @@
 """The record of a rehearsal: its calls, what they cost by the documented rules of the prompt cache, and whether
-conversations only ever grew. Tokens are counted as bytes / 4."""
+conversations only ever grew. Tokens are counted as bytes / 4, those of a PNG by its pixels; what the API takes as an
+image is checked here, too. Used by the other modules of `perdure.rehearsal` alone."""
 
 from __future__ import annotations
 
@@ -330,7 +331,8 @@ _PIXELS_PER_TOKEN = 750
 
 
 def image_problem(block: Media, images: int) -> str | None:
-    """Return the API's complaint about an image in a request of `images` images; None when it takes it.
+    """Return the API's complaint about an image in a request of `images` images; None when it takes it, and for a
+    document.
 
     Checked are source, media type, size, base64, and a PNG's pixels; images by URL or file id are not looked at.
     """

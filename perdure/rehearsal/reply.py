@@ -1,5 +1,6 @@
-"""The message that a line of a screenplay becomes, its tool calls translated to the tools that the agent offers; the
-same conversation always gives the same bytes."""
+"""The message that a line of a screenplay becomes, its tool calls translated to the tools that the agent offers, its
+thinking blocks signed; the same conversation always gives the same bytes. Used by the server and the wires of this
+package, which choose the line and send the message."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Screenplays: what the model says, and the faults it plays, chosen by what the conversation contains, never by the
-number of the call; and the message to the author when no line answers."""
+number of the call; and the message to the author when no line answers. Used by the server of this package and by the
+demo, which has screenplays of its own."""
 
 from __future__ import annotations
 

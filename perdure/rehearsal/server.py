@@ -1,5 +1,6 @@
-"""The HTTP server of a rehearsal: the four wires on which models are asked, and GET /rehearsal/report. Answers are sent
-as HTTP should be, or broken the way networks break it."""
+"""The HTTP server of a rehearsal: the four wires on which models are asked, counting of tokens, and GET
+/rehearsal/report. Answers are sent as HTTP should be, or broken the way networks break it. Started by the demo, by
+tests and by `python -m perdure.rehearsal`."""
 
 from __future__ import annotations
 
@@ -283,7 +284,8 @@ class Rehearsal:
 
         A request for a summary of its conversation is answered without a line. Charges the prompt cache and records
         prefix, usage and whole replies. Raises ApiRefusal for a request that the API would not take, one that no line
-        answers, and a fault that is an HTTP error; ServerStopping when the server stops meanwhile.
+        answers, and a fault that is an HTTP error; ServerStopping when the server stops meanwhile; ConnectionError when
+        the client has gone.
         """
         raw = await _read_body(http)
         incoming = IncomingRequest(raw, http.headers, http.query, http.match_info.get("asked", ""))

@@ -1,5 +1,6 @@
-"""The request of the Messages API, in the shapes that this twin plays, and the JSON schemas of structured outputs; all
-else is refused as the API does."""
+"""The request of the Messages API, in the shapes that this twin plays, the refusals of the API, and the JSON schemas of
+structured outputs. Used by the other modules of `perdure.rehearsal` alone, into which requests of other APIs come as
+this one's, too."""
 
 from __future__ import annotations
 

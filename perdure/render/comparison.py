@@ -1,4 +1,5 @@
-"""Two deliveries side by side: what is compared of each, and the rows and lines of the comparison."""
+"""Two deliveries side by side: reads what is compared of each, and makes the rows and lines of the comparison, for
+`perdure compare` and the page. The comparison itself is made by `compare_deliveries` in `perdure.models`."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _FILES_SHOWN = 40
 async def load_comparison(first: Delivery, second: Delivery) -> Comparison:
     """Read two deliveries as they are now, from their histories and hosts, and compare them; no workflow is asked.
 
-    Raises BadInput when one of them does not exist.
+    Raises BadInput when one of them does not exist, and RPCError when the server does not give a history.
     """
     return compare_deliveries(await _load_compared_delivery(first), await _load_compared_delivery(second))
 
@@ -76,8 +77,8 @@ def compared_delivery_of(report: DeliveryReport, request: dict[str, object]) -> 
 
 
 def comparison_lines(comparison: Comparison, width: int) -> list[str]:
-    """Return a comparison as lines for a terminal: two columns beside the labels, then notes, the cost together, the
-    files.
+    """Return a comparison as lines for a terminal: two columns beside the labels, then notes on how the two are related
+    and differ, the cost of both together, the changed files.
 
     Rows without a text on either side are left out. Each cell is wrapped, so that it can be read from 60 columns on. At
     most _FILES_SHOWN files; a line says how many more there are.
@@ -134,7 +135,8 @@ def _wrap_row(name: str, cells: tuple[str, str], cell_width: int) -> Iterator[st
 
 
 def _file_lines(file: ComparedFile, cell_width: int) -> Iterator[str]:
-    """Yield the path of a file, then how many lines of it each delivery changes."""
+    """Yield the path of a file, then how many lines of it each delivery changes; the second one's are `the same` when
+    both change it in the same way."""
     yield one_line(visible(file.path), 200)
     yield (
         f"{'':<{_LABEL}}  {_line_counts(file.left_change):<{cell_width}}  "

@@ -1,5 +1,6 @@
 """The view of a person before deciding: what a delivery waits for, the commands to type, the plan, the change, tests,
-and what is spent."""
+and what is spent; also which choice of a question a typed answer means. Used by the command line, the page and the
+other modules of `perdure.render`; decisions are sent elsewhere."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ from perdure.text import format_tokens, money, one_line, pluralise, span, visibl
 
 
 async def pending_details(delivery: Delivery, pending_decision: PendingDecision) -> list[str]:
-    """Fetch what is to be decided and return its lines by gate: the plan or items, the tests that fail, or the results
-    and files of the change. Empty for other gates.
+    """Fetch what is to be decided and return its lines by gate: the plan or items; results and test report; or results,
+    tests of the base that fail on the change, and its files. Empty for other gates.
 
-    When any of it cannot be fetched, as from a host that does not answer, the last line says so instead.
+    When any of it cannot be fetched, as from a host that does not answer, the last line says so instead. Raises
+    ValidationError when a report or review was written in another shape by another release.
     """
     lines: list[str] = []
     try:
@@ -48,7 +50,8 @@ async def pending_details(delivery: Delivery, pending_decision: PendingDecision)
 
 
 def verdict_lines(progress: Progress) -> list[str]:
-    """Return the last results of tests and review, and the cost so far, as lines."""
+    """Return the last results of tests and review (`not run`, `not done` without one) and the cost so far, as lines
+    below an empty one."""
     summaries = {record.step: record.summary for record in progress.steps if record.summary}
     rows = [
         ("tests", summaries.get(Step.RUN_TESTS, "not run")),
@@ -103,8 +106,8 @@ async def test_report_lines(delivery: Delivery) -> list[str]:
 
 
 def budget_lines(progress: Progress) -> list[str]:
-    """Return what a delivery has spent of what it may spend, a line for each limit: dollars, tokens, time; and messages
-    it has not read."""
+    """Return a delivery's id, then what it has spent of what it may spend: a line for dollars and one for tokens, one
+    for time when that is limited; and how many messages it has not read, if any."""
     spend = progress.spend
     no_limit = " of no limit yet" if progress.budget_usd is None else ""
     dollars = [money(spend.usd, progress.budget_usd) + no_limit, at_risk_text(spend.at_risk_usd)]
@@ -126,8 +129,8 @@ def budget_lines(progress: Progress) -> list[str]:
 
 
 def budget_json(progress: Progress) -> dict[str, Any]:
-    """Return what a delivery has spent and may spend for `--json`. `usd` spent None: a price is not known; a limit
-    None: there is none."""
+    """Return what a delivery has spent and may spend for `--json`: under `usd`, `tokens` and `time_s` each what is used
+    and the limit. `usd` spent None: a price is not known; a limit None: there is none."""
     usage, spend = progress.usage, progress.spend
     limit = round(progress.budget_usd, 6) if progress.budget_usd is not None else None
     return {
@@ -142,7 +145,8 @@ async def _promise_lines(delivery: Delivery) -> list[str]:
     """Fetch the newest report and review, and return lines about the tests of the base that the change does not keep,
     with the words of the request that ask for it.
 
-    Empty when nothing was tested or all of them are kept. Raises PerdureError when worker or host does not answer.
+    Empty when nothing was tested, no experiment was made, or all of them are kept. Raises PerdureError when worker or
+    host does not answer, and ValidationError for a report or review in another release's shape.
     """
     progress = await delivery.progress()
     if not progress.report:
@@ -182,7 +186,7 @@ _VIEW_COMMANDS = {"pull_request": "perdure diff", "tests": "perdure report"}
 
 def pending_lines(pending_decision: PendingDecision, id: str) -> list[str]:
     """Return the lines that tell a person what a delivery waits for: `! waits for you: approve the plan: …`, a question
-    with its choices, when it ends, and what to type."""
+    with its choices, the command that shows a change or tests, when it ends, and the commands that decide."""
     if (question := pending_decision.question) is not None:
         lines = [f"{WARN} waits for you: {one_line(question.text, 1000)}", *_question_lines(question)]
     else:
@@ -254,7 +258,7 @@ def resolve_answer(question: Question, text: str) -> str:
 
 def explain_invalid_answer(question: Question, text: str, id: str) -> tuple[str, str]:
     """Return (why a text is no answer to the question, the command that would be one); both are empty when it is an
-    answer."""
+    answer, which any text is to a question without choices."""
     choices, shown = choices_of(question), one_line(text, 60)
     if not choices or text in choices:
         return "", ""

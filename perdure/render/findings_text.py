@@ -1,7 +1,7 @@
 """Results of planning, testing and reviewing, as a person reads it in a terminal; pure functions.
 
 All of it was written by models, tests and repositories, so each text is made visible first: nothing in it moves a
-cursor.
+cursor. Used by `perdure deliver` for a plan, and by reports and decisions in `perdure.render`.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def review_lines(review: Review | None, findings: Findings | None) -> list[str]:
 
 
 def _command_lines(command: CommandResult) -> Iterator[str]:
-    """Yield the lines about a test command: verdict, counts, time and reason; failing and flaky tests; how to run it
-    again.
+    """Yield the lines about a test command: verdict, counts, time and reason; failing and flaky tests; when it failed,
+    how to run it again.
 
     Its last output is shown where it failed and no single test did.
     """

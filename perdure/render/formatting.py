@@ -1,4 +1,5 @@
-"""Other people's texts, bounded and with nothing invisible in them, and tables; pure functions."""
+"""Texts for people to read: other people's, bounded and with nothing invisible in them; tables; paths; how long ago
+something was. Used by the command line and the other modules of `perdure.render`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from perdure.text import one_line, shorten, visible
 
 
 def with_tilde(path: Path) -> str:
-    """Return a path as text, with `~` for the home directory."""
+    """Return a path as text, with `~` for the home directory when it lies below that, else as it is."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
 

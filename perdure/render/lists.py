@@ -1,4 +1,5 @@
-"""Lists as a person reads them: rows of deliveries and backlogs, and events, one a line; pure functions."""
+"""Lists as a person reads them: rows of deliveries and backlogs, and events, one a line; pure functions. Used by
+`perdure list` and `perdure events`, and for an event's data by the page."""
 
 from __future__ import annotations
 

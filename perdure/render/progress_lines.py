@@ -1,5 +1,6 @@
 """The lines that `deliver`, `watch` and `show` print of a delivery: its header, its progress line by line, and the last
-block of one that has ended; pure functions."""
+block of one that has ended. Used by the commands that follow or show a delivery, and by the demo; nothing is printed
+here."""
 
 from __future__ import annotations
 
@@ -90,8 +91,8 @@ class ProgressReporter:
     def new_lines(
         self, progress: Progress | None, pending: Sequence[PendingActivity] = (), *, silent: str = ""
     ) -> list[str]:
-        """Return the lines that are new since the last call and stay: finished steps, decisions, what it waits for,
-        attempts made again.
+        """Return the lines that are new since the last call, and remember them as reported: finished steps, decisions,
+        what it waits for, that no worker answers, attempts made again.
 
         `progress` is the last known, None before any. `silent`: why no worker has answered for a while, empty when one
         has; it is reported once.
@@ -121,7 +122,7 @@ class ProgressReporter:
         return lines + [line for activity in pending if (line := self.new_retry_line(activity))]
 
     def last_lines(self, steps: Sequence[StepRecord], progress: Progress | None = None) -> list[str]:
-        """Return the lines that are still missing, once no step will be added."""
+        """Return the lines of step groups not reported yet, once no step will be added, and note them as reported."""
         return self._new_group_lines(group_steps(steps), _fix_limits(progress))
 
     def _new_decision_text(self, decision: DecisionMade) -> str:
@@ -139,7 +140,7 @@ class ProgressReporter:
         reported yet.
 
         None when nothing was begun, or all of it is reported already. `clock_s`: any clock in seconds, by which the
-        duration of the current step is counted from when it was first seen here.
+        duration of the current step is counted from the first call that saw it, which is remembered.
         """
         steps = list(progress.steps) if progress else []
         current = next((activity for activity in pending if activity.activity in SHOWN_ACTIVITIES), None)
@@ -273,8 +274,8 @@ _HEADLINES = {
 
 
 def closing_lines(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]:
-    """Return the last block of a delivery: what exists now, tests and review, cost, time, receipt, decisions, what to
-    type next.
+    """Return the last block of a delivery: a headline with status and pull request or reason, the message's other
+    lines, tests and review, cost, time, receipt, decisions, unread messages, what to type next.
 
     `elapsed_s` None: no time is shown. Rows without a text are left out.
     """

@@ -1,4 +1,5 @@
-"""The steps of a delivery as lines for a person, steps that belong together in one line; pure functions."""
+"""The steps of a delivery as lines for a person, steps that belong together in one line; pure functions. Used by the
+command line, the demo and the other modules of `perdure.render`, which take the marks (✓, ✗, !) from here, too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Checks of a backlog's request before anything is started for it: against its repository, against the open issues of
-its forge, and against a backlog that has its id already."""
+its forge, and against a backlog that has its id already. Used by `perdure backlog start`, and for issues by `add` and
+`edit`; what is wrong within the request itself is found in `perdure.models`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The facts of a backlog's report: progress, the items as they were given, and the receipt, which is counted from
-history and git, not from the backlog's own account."""
+history and git, not from the backlog's own account. Used by `perdure backlog report` and the demo; how it looks is in
+`perdure.render.backlog.report`."""
 
 from __future__ import annotations
 

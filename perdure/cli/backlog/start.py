@@ -1,5 +1,5 @@
-"""Starting a backlog: its request is checked completely before anything is started, then it is submitted or
-scheduled."""
+"""`perdure backlog start`: its request is checked completely before anything is started, then it is submitted or
+scheduled. Files of items are read here for `add`, `edit` and the demo as well."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def start(options: BacklogOptions) -> None:
 
     Follows it until it ends unless `detach`. Starts server and worker where they are missing. Raises typer.Exit with
     the exit code; after Ctrl-C it says how to come back and exits with 130. Raises BadInput or InvalidRequest, before
-    anything is started, when the request is not valid.
+    anything is started, when the request or a time is not valid.
     """
     if options.request is not None:
         options = replace(options, request=text_or_stdin(options.request, REQUEST_BYTES))
@@ -120,7 +120,7 @@ def check_backlog(options: BacklogOptions, env: Mapping[str, str], *, is_schedul
     `is_scheduled`, the issues are those that are open when the backlog begins, and are not listed here.
 
     Raises BadInput with file, line and item for what is wrong in the file, and BadInput or InvalidRequest with the
-    option's name for what is wrong in an option.
+    option's name for what is wrong in an option; another PerdureError when the repository or forge cannot be read.
     """
     check_id(options.id)
     file = _backlog_file(options, env)

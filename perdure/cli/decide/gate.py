@@ -1,5 +1,6 @@
-"""A gate at a terminal, where what is to be decided is shown, and decided in place by a key; and `perdure approve
---edit`, an edited plan, or edited items, in the place of what a delivery waits with."""
+"""A gate at a terminal, where what is to be decided is shown, and decided in place by a key; `perdure approve --edit`,
+an edited plan, or edited items, in the place of what a delivery waits with; and what is printed of any decision. Used
+by the commands that decide, and by those that watch: `deliver`, `watch` and `top`."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def down() -> None:
 def worker(publisher: bool) -> None:
     """Replace this process by a worker of this home, as service managers and containers run one; never returns.
 
-    `publisher`: it only publishes. Raises BadInput when the home cannot be used.
+    `publisher`: it only publishes. The worker gets this process's secrets through a pipe. Raises BadInput when the home
+    cannot be used, and PerdureError when worker.py is missing.
     """
     home = Home.find()
     check_home(home.root)
@@ -62,8 +63,8 @@ def gc(days: int, unmerged: bool, dry_run: bool, json: bool) -> None:
     JSON.
 
     What runs, and what was committed and is not merged, stays; the latter goes with `unmerged`. `dry_run`: only print.
-    Raises typer.Exit, with code 1 when something could not be removed, and TemporalUnreachable when the server does not
-    run.
+    Raises typer.Exit, with code 1 when something could not be removed, TemporalUnreachable when the server does not
+    run, and RPCError when it does not say whether a delivery runs.
     """
     from perdure.local.connect import connect_to_temporal
     from perdure.local.retention import RetentionVerdict, collect_garbage

@@ -1,4 +1,5 @@
-"""The checks of `perdure doctor` that look outside: at the repository it is run in, its forge, and webhooks."""
+"""The checks of `perdure doctor` that look outside: at the repository it is run in, its forge, and webhooks; and the
+line (`Checkup`) that every check of it returns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The claims of a receipt, each judged by what history, git, vault, ledger and forge say now; pure functions.
 
-`perdure verify` prints them. A judgement is (verified, contradicted or unknown; the explanation).
+`perdure verify` prints them. A judgement is (verified, contradicted or unknown; the explanation). The host is the
+machine that worked on the delivery; `verifying` beside this reads its facts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The evidence that the claims of a receipt are judged by: from history, the delivery's host, remote and forge."""
+"""The evidence that the claims of a receipt are judged by: from history, the delivery's host, remote and forge. History
+is folded here; `verifying` beside this asks the others, and `claims` judges. All three belong to `perdure verify`."""
 
 from __future__ import annotations
 

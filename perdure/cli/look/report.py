@@ -1,4 +1,5 @@
-"""`perdure report`: everything about one delivery, for a person to read or to keep."""
+"""`perdure report`: everything about one delivery, for a person to read or to keep. `perdure backlog report` uses the
+functions for the page's file, too; the report itself is made in `perdure.render.report`."""
 
 from __future__ import annotations
 

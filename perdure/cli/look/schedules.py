@@ -1,4 +1,6 @@
-"""Deliveries and backlogs that begin at a time: the options `--at` and `--every`, and `perdure schedules`."""
+"""Deliveries and backlogs that begin at a time: schedules made for `--at` and `--every` of the commands that submit,
+and `perdure schedules`, which lists, pauses, resumes and removes them. The times are parsed in
+`perdure.cli.request.start_time`."""
 
 from __future__ import annotations
 
@@ -131,10 +133,12 @@ async def create_schedule(
     screen: Screen,
     limits: list[str],
 ) -> None:
-    """Make the schedule of a request under this id, unless exactly the same exists, and print when it begins.
+    """Make the schedule of a request under this id, unless exactly the same exists, and print it and when it begins, as
+    lines or JSON.
 
     Starts server and worker where they are missing. `limits` are shown in the header. Raises BadInput for another
-    schedule of that id, for one that the server refuses, and for a server without schedules.
+    schedule of that id, for one that the server refuses, for a server without schedules, and when the running worker
+    has other keys than this process.
     """
 
     perdure = await start_worker_and_connect(checked, screen)

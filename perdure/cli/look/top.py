@@ -215,8 +215,9 @@ async def _apply_key(key: str, row: OverviewRow, perdure: Perdure, screen: Scree
 async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> str:
     """Ask the person for the decision that a row waits for, send it, and return in words what came of it.
 
-    Only the decision that was shown is sent, never another one in its place. Raises NotCounted when the delivery
-    refuses it, and BadInput when it has ended.
+    An approval, a rejection or an answer counts only for the decision that was shown; at a limit, dollars are added.
+    Nothing is sent for an empty line, or when the row waits for no decision. Raises NotCounted when the delivery
+    refuses an answer or amount, and BadInput when it has ended.
     """
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"

@@ -105,7 +105,8 @@ def rewind(id: str, to: str, say: str, model: str, agent: str, repeat: bool, jso
 
     One that has ended gets a new run; server and worker are started for it where they are missing. The same rewind
     again does nothing and says so, unless `repeat`. Raises BadInput when `id` names no single delivery, or there is no
-    such turn or it cannot be taken again; PerdureError when the server refuses.
+    such turn or it cannot be taken again, or it has ended and there is no key for the model; PerdureError when the
+    server refuses.
     """
     screen = Screen(json=json)
 

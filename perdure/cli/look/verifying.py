@@ -1,5 +1,5 @@
-"""Gathering what claims are judged by: from history, from host and publisher through Temporal, by replay, by running
-the tests again."""
+"""Gathering what claims of a receipt are judged by, for `perdure verify`: from history, from host and publisher through
+Temporal, by replay, by running the tests again. The last two are judged here, all others in `claims` beside this."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ Say = Callable[[str], None]
 async def check_receipt(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """Check the receipt of a delivery that has ended, and yield each claim as it is judged.
 
-    `tests`: run the tests again when there is a verdict, in a delivery of its own; `say` is told of that. Raises
-    BadInput while the delivery runs, and PerdureError when it ended without a result.
+    `tests`: run the tests again when there is a verdict, in a delivery of its own; `say` is told of that. Without
+    `tests` the claims about them are unknown. Raises BadInput while the delivery runs, and PerdureError when it ended
+    without a result.
     """
     described = await delivery.describe()
     if described.running:
@@ -189,7 +190,8 @@ async def _check_replay(past: DeliveryHistory) -> verify.Claim:
 async def _rerun_tests(
     client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say
 ) -> list[verify.Claim]:
-    """Run the tests and the experiments again, in a small delivery of its own, and return the claims about both.
+    """Run the tests and the experiments again, in a small delivery of its own; return the claim about the tests and,
+    when the result tells of an experiment, the one about that.
 
     So setup and sandbox are the real ones; that delivery changes and publishes nothing. Unknown where `tests` is False
     or the tests cannot be run.

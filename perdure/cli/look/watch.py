@@ -1,4 +1,5 @@
-"""Watching a delivery or a backlog until it ends: live on a terminal, elsewhere the same lines one by one."""
+"""Watching a delivery or a backlog until it ends: live on a terminal, elsewhere the same lines one by one; and the exit
+codes of commands that do. Used by the commands that submit, retry or watch, and by the demo."""
 
 from __future__ import annotations
 
@@ -186,7 +187,8 @@ class DeliveryWatcher:
         return self._progress is not None and bool(self._progress.waiting)
 
     def _show_state(self, described: RunDescription, live: Live | None) -> None:
-        """Print the lines that are new, and draw the live view: phase, last turns, the line about this moment.
+        """Print the lines that are new while it runs, and draw the live view: phase, last turns, the line about this
+        moment.
 
         With --json only what it waits for is said.
         """

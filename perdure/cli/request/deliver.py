@@ -41,7 +41,8 @@ def run(options: RunOptions) -> None:
     """Carry out one phase alone, plan, build, test, review or ship, and print what it wrote.
 
     Submits and follows as `deliver` does, and exits in the same ways. A plan alone goes to standard output. Raises
-    BadInput for options that the phase does not have.
+    BadInput for an unknown phase and options that it does not have, and PerdureError when phase test had no test
+    command.
     """
     phase = parse_phase(options.phase)
     screen = Screen(json=options.json, to_stderr=phase is Phase.PLAN and not options.detach)

@@ -1,4 +1,5 @@
-"""The issue that a request is about, and what can be known of it before anything is started.
+"""The issue that a request is about, and what can be known of it before anything is started; also the forge of a
+repository and the token for it. Used by the checks and the submission of requests, by those of backlogs, and by doctor.
 
 Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
 """
@@ -86,7 +87,7 @@ def find_requested_work(
 
     `url` is the repository's. Raises BadInput where the text mentions several issues, the issue is another
     repository's, or no issues can be read there. An issue that cannot be delivered, such as a closed one, is a
-    `refusal` of the result.
+    `refusal` of the result. A text that is nothing but the issue's name counts as empty.
 
     elsewhere  the workers have tokens of their own: what cannot be read here is left to them
     """
@@ -177,8 +178,9 @@ def hosted_forge(forges: Forges, url: str) -> HostedForge | None:
 def has_token(forges: Forges, url: str, *, elsewhere: bool) -> bool:
     """Return whether this process has a credential for the forge of `url`, which may be an ssh address.
 
-    True also where one has to be fetched and the forge is away. Where the forge refuses (an App that is not installed
-    there): False with `elsewhere`, since the workers may be somebody else, otherwise BadInput.
+    False for an address without a server. True also where one has to be fetched and the forge is away. Where the forge
+    refuses (an App that is not installed there): False with `elsewhere`, since the workers may be somebody else,
+    otherwise BadInput.
     """
     if not url.startswith(("https://", "http://")):
         host_and_name = parse_repository_address(url)

@@ -1,4 +1,5 @@
-"""Facts about a target repository that can be known here without fetching anything.
+"""Facts about a target repository that can be known here without fetching anything: whether a commit is on this
+machine, its perdure.toml, its origin. Used by the checks of requests and by the commands about this host.
 
 Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
 """

@@ -1,4 +1,5 @@
-"""The options of `perdure run` for one phase alone, checked before anything else is looked at."""
+"""The options of `perdure run` for one phase alone, checked before anything else is looked at and converted to those of
+`perdure deliver`."""
 
 from __future__ import annotations
 

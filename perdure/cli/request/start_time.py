@@ -1,4 +1,5 @@
-"""The time at which a delivery or backlog begins: what `--at` and `--every` say."""
+"""The time at which a delivery or backlog begins: what `--at` and `--every` say. Parsed here for the commands that
+submit; the schedule itself is made in `perdure.cli.look.schedules`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Submitting a checked request: what it needs is started, and what begins is printed."""
+"""Submitting a checked request: what it needs is started, and what begins is printed. Used by `deliver` and `run`;
+starts of backlogs and schedules use its parts."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ async def print_start(
     restart_hint: str,
     detach: bool,
 ) -> None:
-    """Print the header, whether it existed already, and whether a worker has accepted it.
+    """Print the header (not with --json), whether it existed already, and that no worker has accepted it, when none
+    has.
 
     watch_command  the command that shows it later, printed where `detach`
     restart_hint   what starts another one, printed after the note that it existed

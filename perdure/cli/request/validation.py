@@ -1,4 +1,5 @@
-"""Checks of the request of `deliver` and `run`, complete before anything is started or written.
+"""Checks of the request of `deliver` and `run`, complete before anything is started or written; their parts, such as
+the parsing of options, the check of the model's key and hints for misspelt names, serve other commands as well.
 
 Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
 """

@@ -168,7 +168,8 @@ async def _report_and_places(
     """Read all that can be read of the delivery; return (its report, the places of its turns such as `implement:4`).
 
     Taken from a cache while its history has not grown. The cache keeps the reports of the _REPORTS_MOST deliveries that
-    were looked at last. Raises RPCError when the server does not give its history.
+    were looked at last. Raises BadInput when there is no such delivery, and RPCError when the server does not give its
+    history.
     """
     cache = request.app[REPORTS]
     key = (seen.run_id, seen.events, seen.running)

@@ -79,7 +79,10 @@ def routes() -> list[web.RouteDef]:
 
 
 async def show_hosts(request: web.Request) -> web.StreamResponse:
-    """Render the page of workers, budgets and spending; why the budgets cannot be read is said on it."""
+    """Render the page of workers, budgets and spending; why the budgets cannot be read is said on it.
+
+    Raises RPCError when the server does not list deliveries or workers.
+    """
     client, trouble = perdure_of(request).client, ""
     table: TreasuryTable | None = None
     try:
@@ -107,7 +110,8 @@ async def show_hosts(request: web.Request) -> web.StreamResponse:
 
 
 async def list_workers(client: Client, home: Home) -> list[Worker]:
-    """List all workers that have asked for work or reported in the last minutes, the newest first. Raises RPCError.
+    """List all workers that have asked for work or reported in the last minutes, the newest first. Raises RPCError when
+    the server does not say.
 
     A worker of this `home` that has ended is among them, with the state `gone`.
     """

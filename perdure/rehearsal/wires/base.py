@@ -102,7 +102,10 @@ def first_problem(error: ValidationError) -> tuple[str, str, str]:
 
 
 def merge_turns(parts: list[tuple[str, list[Json]]]) -> list[ApiMessage]:
-    """Merge blocks by role into messages that alternate; in a user's message tool results come before all else."""
+    """Merge blocks by role into messages that alternate; in a user's message tool results come before all else.
+
+    A part without blocks makes no message. Raises ValidationError for a role or block that the Messages API has not.
+    """
     grouped: list[tuple[str, list[Json]]] = []
     for role, blocks in parts:
         if grouped and grouped[-1][0] == role:
@@ -226,7 +229,11 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 
 
 def openai_error(refused: ApiRefusal) -> Json:
-    """Return a refusal as OpenAI's error: `{"error": {"message", "type", "param", "code"}}`."""
+    """Return a refusal as OpenAI's error: `{"error": {"message", "type", "param", "code"}}`.
+
+    The code is `insufficient_quota` at a spend limit, else that of the refusal's details, else that of its status; None
+    when neither has one.
+    """
     details = refused.details or {}
     code = details.get("code", details.get("error_code", _CODES.get(refused.status)))
     if refused.details and refused.details.get("error_code"):

@@ -193,7 +193,8 @@ def _check_calls(contents: list[GeminiContent]) -> None:
 
 
 def _to_turns(contents: list[GeminiContent]) -> Iterator[tuple[str, list[Json]]]:
-    """Yield each turn as (role, blocks) of the Messages API. Calls without id get a number; results go in order."""
+    """Yield each turn as (role, blocks) of the Messages API. Calls without id get a number, results without one belong
+    to the calls in order; thoughts and inline data are left out."""
     call_ids: list[str] = []
     count = 0
     for content in contents:

@@ -1,7 +1,8 @@
 """A backlog's dependency graph as text, as Mermaid for Markdown, or as an SVG picture.
 
 Drawn here rather than by a library, because it is small: a layer holds the items that depend only on items in layers
-before it. All texts that others wrote are escaped.
+before it. All texts that others wrote are escaped. Used by the backlog's report, by `perdure backlog graph`, by the
+page and by the demo.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _PASSING_MAX = 4000
 
 
 def draw_graph(progress: BacklogProgress, format: str) -> str:
-    """Return the backlog's graph in `format`, one of FORMATS."""
+    """Return the backlog's graph in `format`, one of FORMATS. Raises KeyError for any other format."""
     graph = _Graph.from_progress(progress)
     return {"text": _draw_text, "mermaid": _draw_mermaid, "svg": _draw_svg}[format](graph)
 
@@ -108,8 +109,8 @@ class _Graph:
 
 
 def _draw_text(graph: _Graph) -> str:
-    """Return the graph as lines of text: each item by layer, with mark, phase and dependencies; `*` marks the longest
-    chain."""
+    """Return the graph as lines of text: the backlog's id and counts, then each item by layer with mark, phase and
+    dependencies, then the longest chain of what is left, if there is one; `*` marks its items."""
     id_width = max((len(one_line(item.id, 40)) for layer in graph.layers for item in layer), default=0)
     lines = [f"{one_line(graph.id, 100)}  {graph.summary}"]
     for layer_number, layer in enumerate(graph.layers, 1):
@@ -173,7 +174,7 @@ def _order_stops(graph: _Graph) -> list[list[Stop]]:
     """Return the stops of each layer from top to bottom, each near what it depends on, so that few lines cross.
 
     The order is by the mean of the places from which lines come. A line over several layers has a stop in each, so that
-    no node hides it. Where that takes more than _PASSING_MAX stops, there are none, and items stand in the backlog's
+    no node hides it. Where that takes more than _PASSING_MAX stops, lines get none, and items stand in the backlog's
     order.
     """
     layer_of = {item.id: index for index, layer_items in enumerate(graph.layers) for item in layer_items}

@@ -1,4 +1,8 @@
-"""The report of a backlog, as text and as one HTML page: the table of its items, its graph, and its receipt."""
+"""The report of a backlog, as text and as one HTML page: the table of its items, its graph, and its receipt.
+
+Used by the command line, the page and the demo. The receipt is only shown here; `perdure.cli.backlog.receipt` counts
+it.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +81,8 @@ class BacklogReport:
 
 
 def backlog_report_lines(report: BacklogReport) -> list[str]:
-    """Return the whole report as lines for a terminal: status, table of the items, graph, receipt.
+    """Return the whole report as lines for a terminal: status (without its list of items), table of the items, graph,
+    receipt.
 
     The table is as wide as it needs to be.
     """
@@ -108,7 +113,10 @@ def backlog_report_lines(report: BacklogReport) -> list[str]:
 
 
 def item_state(view: ItemView) -> str:
-    """Return an item's phase and the reason for it: `blocked by export (tests red)`, `failed: tests red`."""
+    """Return an item's phase and the reason for it, if any: `blocked by export (tests red)`, `failed: tests red`.
+
+    A landed item has no reason; phase `waits` is written `waits for you`.
+    """
     reason_text = one_line(phase_reason(view), 80) if view.phase != "landed" else ""
     phase_text = "waits for you" if view.phase == "waits" else view.phase
     return f"{phase_text}{' ' if view.phase == 'blocked' else ': '}{reason_text}" if reason_text else phase_text

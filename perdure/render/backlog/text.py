@@ -1,5 +1,6 @@
-"""The state of a backlog in lines for a person: what waits for a person first, then the rest by phase; pure
-functions."""
+"""The state of a backlog in lines for a person: what waits for a person first, then the rest by phase; what changed
+from one state to the next; and the command that decides an item. Pure functions, used by the command line, the page,
+the demo and the backlog's report."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def status_lines(
     pending_decisions: Mapping[str, PendingDecision] | None = None,
     now: datetime | None = None,
 ) -> list[str]:
-    """Return the whole state of a backlog as lines: headline, holds, branch, what waits for a person, items by phase.
+    """Return the whole state of a backlog as lines: headline, hold, what it waits for, how it ended, notes, pull
+    request, branch, then what waits for a person, then the other items by phase.
 
     pending_decisions  by item, the decision that its delivery waits for; without it the command that decides is derived
     from the item's gate
@@ -80,7 +82,8 @@ def status_lines(
 def _hold_lines(progress: BacklogProgress) -> list[str]:
     """Return the reason for which the backlog is held and, while it runs, the commands that let it go on.
 
-    The retry of an item that could not land stands before the resume.
+    Behind a reason of one line stands `perdure backlog resume`; below a longer one the retry of the item that could not
+    land, then the resume.
     """
     lines, id = _stop_lines(progress.held), shlex.quote(progress.backlog_id)
     if progress.status != "running":
@@ -127,8 +130,8 @@ def waiting_item_rows(
 
 
 def _follow_question_lines(progress: BacklogProgress) -> list[str]:
-    """Return the lines for a branch that does not follow its base: why, and the two commands that go on. Empty: it
-    does."""
+    """Return the lines about a backlog that asks whether its branch is to follow its base: why, and the two commands
+    that go on. Empty when it asks nothing."""
     if not progress.asks:
         return []
     follow_command = f"perdure backlog follow {shlex.quote(progress.backlog_id)}"
@@ -143,8 +146,8 @@ def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDeci
     """Return the command that decides what an item waits for; the delivery's id is `<backlog>/<item>` if the item has
     none.
 
-    Without `pending_decision` the item's gate tells: `perdure answer` for a question, `perdure budget` for a budget,
-    else `perdure approve`, or `perdure show` where there is nothing to decide.
+    It is the first command that `pending_decision` has. Without one the item's gate tells: `perdure answer` for a
+    question, `perdure budget` for a budget, `perdure show` when it is held or has no gate, else `perdure approve`.
     """
     id = view.delivery or f"{backlog}/{view.id}"
     if pending_decision is not None and (decision_commands := commands_for_decision(pending_decision, id)):
@@ -162,8 +165,8 @@ def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDeci
 
 
 def change_lines(before: BacklogProgress | None, after: BacklogProgress) -> list[str]:
-    """Return a line for each item that is in another phase than in `before` or waits for another decision, and for what
-    stops the backlog.
+    """Return a line for each item that is in another phase than in `before` or waits for another decision, then the
+    lines of a hold, a wait or a question about the base that are new.
 
     A new item gets a line, too. `before` None: everything is new, and items that only wait for their turn are not
     named.
@@ -238,7 +241,8 @@ def _phase_lines(phase: str, views: Sequence[ItemView]) -> list[str]:
 
 
 def _item_text(view: ItemView) -> str:
-    """Return one item within its phase: its id with pull request or commit, caption or reason."""
+    """Return one item within its phase: its id, then pull request or commit when it landed, caption and reason when it
+    is worked on, else the reason, if any."""
     match view.phase:
         case "landed":
             landed_as = f"#{number}" if (number := view.pull_request.rpartition("/")[2]) else view.commit[:4]

@@ -1,4 +1,5 @@
-"""The material of a report: everything that is known about one delivery, and what could not be read."""
+"""The material of a report: everything that is known about one delivery, and what could not be read. Models only:
+`gather` beside this reads them; text, page and comparison show them."""
 
 from __future__ import annotations
 

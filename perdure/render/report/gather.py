@@ -1,5 +1,6 @@
 """Reading a delivery for a report: what the server has, what its workflow answers, what its history tells, what its
-host keeps."""
+host (the machine that works on it) keeps. Used by `perdure report`, the page and comparisons; nothing is changed and
+nothing is shown here."""
 
 from __future__ import annotations
 
@@ -236,7 +237,8 @@ def waits_of(past: DeliveryHistory) -> list[ReportWait]:
 
 
 async def gather_report(delivery: Delivery, *, passive: bool = False) -> DeliveryReport:
-    """Read everything about a delivery that can be known now. What cannot be read is named in the report's `unread`.
+    """Read everything about a delivery that can be known now. What cannot be read is named in the report's `unread`;
+    once its host was silent for REPORT_PATIENCE, nothing more is read from there.
 
     passive  for who only looks, again and again: no workflow is asked, which would wake one that waits, and the bytes
     of the screenshots are left out

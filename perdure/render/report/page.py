@@ -1,5 +1,6 @@
 """A report as one HTML page that needs nothing else: no network, no script, no file beside it; a few numbers at its
-top."""
+top. Used by `perdure report` and by the page, which puts the same values into a view of its own; the report of a
+backlog uses its template environment."""
 
 from __future__ import annotations
 

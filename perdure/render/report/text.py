@@ -1,4 +1,4 @@
-"""A report as lines for a terminal, a pipe or a message; pure functions."""
+"""A report as lines for a terminal, a pipe or a message; pure functions, used by `perdure report`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The timeline of a delivery: rows of bars on an axis that long waits do not stretch, also as SVG; pure functions."""
+"""The timeline of a delivery: rows of bars on an axis that long waits do not stretch, also as SVG; pure functions. Used
+by the text and the HTML page of a report."""
 
 from __future__ import annotations
 

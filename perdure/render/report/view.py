@@ -1,4 +1,5 @@
-"""Orders, verdicts and rows that the page and the text of a report share; pure functions."""
+"""Rows, counts and labelled lines that text and HTML page of a report share, some called from its templates; pure
+functions."""
 
 from __future__ import annotations
 
