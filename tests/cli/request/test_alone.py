@@ -160,7 +160,7 @@ def test_a_plan_that_is_a_directory_or_without_end_is_refused(tmp_path: Path) ->
         ("\n---\n## Add sub\nmore", "Add sub"),
         ("Add sub", "Add sub"),
         ("---", "Carry out the plan"),
-        ("# " + "x" * 500, "x" * 200),
+        ("# " + "x" * 500, "x" * 199 + "…"),
         (json.dumps({"title": 1}), '{"title": 1}'),
     ],
 )
