@@ -1,8 +1,9 @@
-"""Activity `prepare`: repository, configuration, workspace, setup and preflight, all before a cent is spent. Activities
-that need a workspace of their own use `PrepareActivity.make_workspace`.
+"""Run activity `prepare`: read the repository and configuration, make the workspace, run setup and the base's tests,
+and write the first checkpoint, all before a cent is spent. A retry or fork goes on from an earlier run's checkpoint.
+Activities that need a workspace of their own use `PrepareActivity.make_workspace`.
 
-Effect: a workspace on this host and the delivery's contract, its fixed terms. Looks first: a valid workspace is reused,
-setup is not run twice. Key: the delivery.
+Effect: a workspace on this host; in the vault the contract (the delivery's fixed terms), the plan if one came with the
+request, and the first checkpoint. Looks first: a valid workspace is reused, setup is not run twice. Key: the delivery.
 """
 
 from __future__ import annotations

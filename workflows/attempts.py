@@ -1,7 +1,8 @@
-"""Several attempts at one plan, each a child delivery in the same vault; their verdicts decide which one is chosen.
+"""Run several attempts at one plan, each a child delivery in the same vault, choose the best by their verdicts, and
+take over its files: at once (`build_best`), or only after the delivery's own change has failed (`try_others`).
 
-When all have ended, the files of the best one are taken over: the delivery commits them, tests them once more as its
-own, and goes on. The review of that attempt is not paid for again.
+`commit_best` here commits the files as the delivery's own; the delivery then tests them once more and goes on. The
+review of that attempt is not paid for again. Used by `workflows.delivery` alone.
 """
 
 from __future__ import annotations

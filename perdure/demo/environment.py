@@ -226,8 +226,8 @@ def _make_keep_directory(path: Path) -> Path:
 
 
 def build_repository(directories: DemoDirectories) -> None:
-    """Write the example's files into a new checkout, commit them, clone that as the bare repository `origin`, and make
-    an empty home.
+    """Write the example's files into a new checkout, commit them, clone that as a bare repository, which becomes the
+    checkout's remote `origin` and has no remote itself, and make an empty home.
 
     Raises GitError when git fails, and FileExistsError when the home is there already.
     """

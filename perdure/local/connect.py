@@ -149,9 +149,10 @@ log = logging.getLogger(__name__)
 
 
 async def wrong_server_reason(client: Client, home: Home) -> str:
-    """Return why this client is not, or no longer, at the home's own server; empty while it is, or nobody answers.
+    """Return why this client is not, or no longer, at the home's own server; empty while it is.
 
-    Asks the server for the home's identity namespace. Always empty where TEMPORAL_* variables name a server.
+    First compares the client's address with the one in the server's record, whoever answers there; then asks for the
+    home's identity namespace. Empty when nobody answers that, and always where TEMPORAL_* variables name a server.
     """
     if external_server_config() is not None:
         return ""

@@ -251,8 +251,8 @@ def _link_chain(path: str) -> Iterator[str]:
 
 
 def _read_interpreter(path: str) -> str:
-    """Read a script's first line and return the absolute path of its interpreter; '' when it names none, or one of the
-    system."""
+    """Read a script's first line and return the absolute path of its interpreter. Return '' when it names none, one by
+    no absolute path or one of the system, and for what is no regular file or cannot be read; raises nothing."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return ""

@@ -178,10 +178,11 @@ class WorkspaceSession:
     @asynccontextmanager
     async def clean_checkout(self, commit: str) -> AsyncIterator[Path]:
         """Make a clean checkout of a commit, for tests whose verdict counts, yield its path, and put it away after the
-        block. Raises Superseded when a newer attempt has taken over.
+        block: into the pool for the next checkout, or removed. Raises Superseded when a newer attempt has taken over
+        before the block begins.
 
-        After a takeover it is not put away: the newer attempt's checkout may lie there by then, and git of a killed
-        attempt may still be writing into what is left.
+        After a takeover within the block it stays where it is, without an error: the newer attempt's checkout may lie
+        there by then, and git of a killed attempt may still be writing into what is left.
         """
         try:
             yield await in_thread(self._make_checkout, commit)

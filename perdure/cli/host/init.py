@@ -177,7 +177,8 @@ def _without_submodules(detected: DetectedCommands, submodule_paths: Sequence[st
 
 @contextmanager
 def _scratch_directory(home: Home) -> Iterator[Path]:
-    """Make a directory below the home and remove it at the end; /tmp would not do, for the sandbox hides it."""
+    """Make a directory below the home, yield its path, and remove it at the end; /tmp would not do, for the sandbox
+    hides it. Creates the home where it is missing; raises BadInput, as check_home does, for one that cannot be used."""
 
     check_home(home.root)
     (home.root / "scratch").mkdir(exist_ok=True)

@@ -355,8 +355,8 @@ def _is_worth_checking(path: Path, slow_mark: Path) -> bool:
 
 
 def _format_mistakes(output: str) -> str:
-    """Return the first lines of a checker's output under its name; empty where it holds no mistake, or one about
-    another language."""
+    """Return the first lines of a checker's output under its name; empty where it holds no mistake, or where any of its
+    lines is about another language, whatever else it says."""
     checker, _, messages = output.partition("\n")
     lines = [line for line in messages.splitlines() if not _NOISE.fullmatch(line)]
     if not lines or any(line.startswith(_ANOTHER_LANGUAGE) for line in lines):
