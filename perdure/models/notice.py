@@ -180,8 +180,9 @@ def notice_of(
     at: datetime,
     result: DeliveryResult | None = None,
 ) -> Notice:
-    """Return a notice about a delivery in this state. What happened is told by the pending decision, else by the
-    result's message, else by what the delivery waits for.
+    """Return a notice about a delivery in this state. What happened is told by the result's message if there is a
+    result, else by the pending decision, else by what the delivery waits for. A pending decision beside a result is
+    left out.
 
     kind    waiting, reminder or ended
     result  of a delivery that has ended; its steps are left out when they are long

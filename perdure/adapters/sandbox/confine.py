@@ -209,8 +209,9 @@ def become_subreaper() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Drop all capabilities of this process, from the bounding set too. A root worker's commands could otherwise read
-    every process's environment, keys included. Raises OSError when that fails."""
+    """Drop all capabilities of this process, also from the bounding set where it may. A root worker's commands could
+    otherwise read every process's environment, keys included. Raises OSError when the process keeps its own; one that
+    stays in the bounding set is ignored."""
     for capability in range(LAST_CAPABILITY + 1):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # EINVAL above the kernel's last, EPERM without any
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)

@@ -308,8 +308,8 @@ def doctor(sandbox: bool, notify: bool, json: bool) -> None:
     """Run all checks of this host and of the repository in the current directory, and print a line for each finding, or
     JSON.
 
-    `sandbox`: only that check; `notify`: only send a test to every webhook. Raises typer.Exit, with code 1 when
-    something needed is missing.
+    `sandbox`: only that check; `notify`: only send a test to every webhook. Always ends by raising typer.Exit, with
+    code 1 when something needed is missing, else 0.
     """
     if notify:
         checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)

@@ -193,7 +193,9 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
 
 
 def _item_row(item: ItemView, gap: str) -> str:
-    """Return an item's row in the details. `gap`: put behind each cell, because the Web UI leaves no space there."""
+    """Return an item's row of the Markdown table in the details: its id, bold when critical; phase; the reason for it
+    or the short commit; how many items it unblocks; cost. `gap` is put behind each cell but the last, because the Web
+    UI leaves no space there."""
     why = escape_line(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
     mark = "**" if item.critical else ""
     name = f"{mark}{escape_line(item.id, 40)}{mark}"

@@ -147,7 +147,8 @@ class _TestComparison:
         self._record_gone_files(paths)
 
     def _tests_in_files(self, files: DifferingFiles, paths: Iterable[str]) -> list[SourceTest]:
-        """Return the tests in these files of one commit, doctests with them where they are run."""
+        """Return the tests in those of these files that are test files or Rust files; where doctests are run, also
+        those in any `.py` file. A file that the commit lacks, or that cannot be read, has none."""
         found_tests = []
         for path in paths:
             text = files.read_text(path) or ""
