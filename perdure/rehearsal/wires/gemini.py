@@ -1,4 +1,6 @@
-"""The wire of Google's generateContent and streamGenerateContent."""
+"""The wire of Google's generateContent and streamGenerateContent: it converts a request into one of the Messages API or
+refuses it, and writes replies (whole or streamed) and errors in the format of this API. The rehearsal's server calls
+it; what is replied is decided elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The wire of OpenAI's Responses API, which Codex speaks; a request in a shape that is not played is refused."""
+"""The wire of OpenAI's Responses API, which Codex speaks: it converts a request into one of the Messages API, refuses
+one in a shape that is not played, and writes replies and errors in the format of this API. The rehearsal's server calls
+it; what is replied is decided elsewhere."""
 
 from __future__ import annotations
 
