@@ -56,7 +56,7 @@ from perdure.models.errors import ForgeRefused, InvalidRequest, NoRoom, PerdureE
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.issue import IssueQuery
 from perdure.models.limits import HEARTBEAT_TIMEOUT
-from perdure.text import pluralise, shorten
+from perdure.text import format_count, shorten
 
 TITLE_CHARS = 100
 """The most characters in the title of a backlog's pull request."""
@@ -305,7 +305,7 @@ def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str
     if vault.is_ancestor(base_sha, head):
         return ""
     count = count_commits(vault, head, base_sha)
-    commits = pluralise(count, "commit")
+    commits = format_count(count, "commit")
     difference = (
         f"{code_span(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
     )

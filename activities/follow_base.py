@@ -48,7 +48,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.ids import branch_name
-from perdure.text import pluralise, shorten
+from perdure.text import format_count, shorten
 
 _MAX_PROBLEM_CHARS = 600
 
@@ -118,7 +118,7 @@ class FollowActivities:
         if is_red:
             problem = shorten(f"{base_text} its tests are red: {outcome.summary}", _MAX_PROBLEM_CHARS)
             return result.model_copy(update={"head": "", "problem": problem})
-        commits_text = pluralise(candidate.commits, "commit")
+        commits_text = format_count(candidate.commits, "commit")
         summary = shorten(f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}", _MAX_PROBLEM_CHARS)
         checked_items = tuple(item for item in work.check if item not in outcome.unchecked)
         return result.model_copy(update={"summary": summary, "checked_items": checked_items})

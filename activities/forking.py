@@ -36,7 +36,7 @@ from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.ids import branch_name, delivery_key, run_ref
 from perdure.models.phases import Step
-from perdure.text import pluralise, shorten
+from perdure.text import format_count, shorten
 
 
 class RewindTargetActivity(OnHost):
@@ -194,5 +194,5 @@ def fork_summary(forked: ForkedFrom) -> str:
     or `attempt 2 at the plan of night`."""
     if forked.attempt:
         return f"attempt {forked.attempt} at the plan of {shorten(forked.delivery, 100)}"
-    turns = pluralise(forked.turns, "turn")
+    turns = format_count(forked.turns, "turn")
     return f"forked from {shorten(forked.delivery, 100)} at {forked.at} · {turns} of it, not paid again"

@@ -55,7 +55,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged
 from perdure.models.ids import branch_name, run_ref
 from perdure.models.phases import Step
-from perdure.text import pluralise, valid_text
+from perdure.text import format_count, valid_text
 
 MAX_CONFLICT_PATHS, MAX_CONFLICT_CHARS = 50, 6000
 """The most paths in conflict in a result, and the most characters of all of them: history keeps it."""
@@ -315,7 +315,7 @@ def _summary_line(landing: LandingPlace, fetched: _FetchedBranch, is_empty: bool
     head_text = f"{landing.branch} at {fetched.onto[:7]}"
     if fetched.merged.conflicts:
         count = len(fetched.merged.conflicts)
-        return f"{pluralise(count, 'conflict')} with {head_text}"
+        return f"{format_count(count, 'conflict')} with {head_text}"
     return f"all of it is on {head_text} already" if is_empty else f"stands on {head_text}"
 
 

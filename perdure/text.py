@@ -118,14 +118,14 @@ def span(seconds: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
-def money(usd: float | None, of: float | None = None, *, unknown: str = "cost unknown", digits: int = 2) -> str:
+def format_money(usd: float | None, of: float | None = None, *, unknown: str = "cost unknown", digits: int = 2) -> str:
     """Return dollars as `$0.43`, with a budget `$0.43 of $5.00`; a price nobody knows is `unknown`, never zero.
 
     digits  after the point; a smaller amount that is not zero is `<$0.01`
     """
     least = 10**-digits
     text = unknown if usd is None else f"<${least}" if 0 < usd < least / 2 else f"${usd:,.{digits}f}"
-    return text if of is None else f"{text} of {money(of)}"
+    return text if of is None else f"{text} of {format_money(of)}"
 
 
 def format_tokens(count: int) -> str:
@@ -137,7 +137,7 @@ def format_tokens(count: int) -> str:
     return f"{count / 1_000_000:.1f}M"
 
 
-def pluralise(number: int, singular: str, plural: str = "") -> str:
+def format_count(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun: `1 turn`, `3 turns`. `plural` empty: the singular and an s."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 

@@ -1,4 +1,4 @@
-"""What keeps the suite cheap: fewer examples, long input without coverage, long tests shared out and begun first."""
+"""Keep the suite cheap: fewer examples, long input without coverage, long tests shared out and begun first."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ PERSON = {
 
 
 def git(where: Path, *args: str, check: bool = True, stdin: str | None = None, **env: str) -> str:
-    """What a person's own git prints, without white space around it; where it fails, that is a failed test."""
+    """Run git as a person would, and return its output without white space around it; a failure fails the test."""
     done = subprocess.run(
         ["git", "-c", "init.defaultBranch=main", *args],
         cwd=where,

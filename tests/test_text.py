@@ -22,10 +22,10 @@ from perdure.render import formatting
 from perdure.text import (
     cut_bytes,
     cut_middle,
+    format_count,
+    format_money,
     format_tokens,
-    money,
     one_line,
-    pluralise,
     redact_values,
     shorten,
     span,
@@ -134,8 +134,15 @@ def test_time_reads_as_people_say_it(seconds: float, text: str) -> None:
 
 
 def test_amounts_read_as_people_say_them() -> None:
-    assert (money(None), money(0), money(0.001), money(1234.5)) == ("cost unknown", "$0.00", "<$0.01", "$1,234.50")
-    assert (money(0.43, 5), money(0.001, 0.5)) == ("$0.43 of $5.00", "<$0.01 of $0.50")
-    assert (money(0.0123, digits=4), money(0.00001, digits=4)) == ("$0.0123", "<$0.0001"), "the price of one turn"
+    assert (format_money(None), format_money(0), format_money(0.001), format_money(1234.5)) == (
+        "cost unknown",
+        "$0.00",
+        "<$0.01",
+        "$1,234.50",
+    )
+    assert (format_money(0.43, 5), format_money(0.001, 0.5)) == ("$0.43 of $5.00", "<$0.01 of $0.50")
+    assert (format_money(0.0123, digits=4), format_money(0.00001, digits=4)) == ("$0.0123", "<$0.0001"), (
+        "the price of one turn"
+    )
     assert (format_tokens(950), format_tokens(118_200), format_tokens(999_600)) == ("950", "118k", "1.0M")
-    assert (pluralise(1, "turn"), pluralise(2, "reply", "replies")) == ("1 turn", "2 replies")
+    assert (format_count(1, "turn"), format_count(2, "reply", "replies")) == ("1 turn", "2 replies")

@@ -35,7 +35,7 @@ from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.inbox import conflicting_delivery, is_same_request, request_key
 from perdure.models.webui.details import escape_line
-from perdure.text import pluralise
+from perdure.text import format_count
 
 ATTACH = "attach"
 
@@ -158,7 +158,7 @@ def describe_items(raw: dict[str, Any]) -> str:
     """Return a backlog's items in words, `8 items: api, page, …`, and its issue selector; empty for anything else."""
     items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
     names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
-    listed = [f"{pluralise(len(names), 'item')}: {', '.join(names)}"] if names else []
+    listed = [f"{format_count(len(names), 'item')}: {', '.join(names)}"] if names else []
     return " · ".join([*listed, *issues])
 
 

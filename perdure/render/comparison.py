@@ -20,7 +20,7 @@ from perdure.models.delivery.request import ForkedFrom
 from perdure.models.delivery.result_text import change_line, outcome_text, review_line, tests_line
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.gather import gather_report
-from perdure.text import money, one_line, short_sha, span, visible
+from perdure.text import format_money, one_line, short_sha, span, visible
 
 _LABEL = 8
 _FILES_SHOWN = 40
@@ -91,7 +91,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
         for line in _wrap_row(name, (cells[0], cells[1]), cell_width)
     ]
     notes = [comparison.related, *comparison.differ, "they change the same in the same way" if comparison.same else ""]
-    lines += ["", *(note for note in notes if note), f"together {money(comparison.cost_usd)}"]
+    lines += ["", *(note for note in notes if note), f"together {format_money(comparison.cost_usd)}"]
     if comparison.files:
         lines += ["", *(line for file in comparison.files[:_FILES_SHOWN] for line in _file_lines(file, cell_width))]
     if (hidden_count := len(comparison.files) - _FILES_SHOWN) > 0:
@@ -109,7 +109,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
 def _cells_of(delivery: ComparedDelivery) -> Iterator[tuple[str, str]]:
     """Yield label and text of each row about one of the deliveries, always the same labels; the text is empty where
     there is nothing to say."""
-    inherited = money(delivery.inherited_usd, unknown="unknown")
+    inherited = format_money(delivery.inherited_usd, unknown="unknown")
     yield "", delivery.delivery_id
     yield "status", outcome_text(delivery.status, delivery.reason)
     yield "pull", delivery.pull_request.url if delivery.pull_request else ""
@@ -118,7 +118,7 @@ def _cells_of(delivery: ComparedDelivery) -> Iterator[tuple[str, str]]:
     yield "change", change + (" and more" if delivery.cut else "")
     yield "tests", tests_line(delivery.tests)
     yield "review", review_line(delivery.review)
-    yield "cost", money(delivery.cost_usd) + (f", beside {inherited} inherited" if delivery.forked_from else "")
+    yield "cost", format_money(delivery.cost_usd) + (f", beside {inherited} inherited" if delivery.forked_from else "")
     yield (
         "turns",
         str(delivery.turns) + (f", after {delivery.inherited_turns} inherited" if delivery.forked_from else ""),

@@ -22,7 +22,7 @@ from perdure.models.phases import Step
 from perdure.models.rules.allowance import used_tokens
 from perdure.render.findings_text import promise_lines, report_lines
 from perdure.render.step_lines import WARN
-from perdure.text import format_tokens, money, one_line, pluralise, span, visible
+from perdure.text import format_count, format_money, format_tokens, one_line, span, visible
 
 
 async def pending_details(delivery: Delivery, pending_decision: PendingDecision) -> list[str]:
@@ -56,7 +56,7 @@ def verdict_lines(progress: Progress) -> list[str]:
     rows = [
         ("tests", summaries.get(Step.RUN_TESTS, "not run")),
         ("review", summaries.get(Step.REVIEW, "not done")),
-        ("cost", money(progress.spend.usd, progress.budget_usd)),
+        ("cost", format_money(progress.spend.usd, progress.budget_usd)),
     ]
     return ["", *(f"  {name:<8} {one_line(text, 300)}" for name, text in rows)]
 
@@ -110,7 +110,7 @@ def budget_lines(progress: Progress) -> list[str]:
     for time when that is limited; and how many messages it has not read, if any."""
     spend = progress.spend
     no_limit = " of no limit yet" if progress.budget_usd is None else ""
-    dollars = [money(spend.usd, progress.budget_usd) + no_limit, at_risk_text(spend.at_risk_usd)]
+    dollars = [format_money(spend.usd, progress.budget_usd) + no_limit, at_risk_text(spend.at_risk_usd)]
     most = f" of {format_tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
     at_risk = (
         f", up to {format_tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
@@ -124,7 +124,7 @@ def budget_lines(progress: Progress) -> list[str]:
         spent = span(progress.used_s) if progress.used_s is not None else "unknown"
         lines.append(f"  time     {spent} of {span(progress.time_s)}")
     if progress.unread:
-        lines.append(f"  unread   {pluralise(progress.unread, 'message')} for the next turn")
+        lines.append(f"  unread   {format_count(progress.unread, 'message')} for the next turn")
     return lines
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.render.formatting import align_columns, time_ago
-from perdure.text import money, one_line
+from perdure.text import format_money, one_line
 
 if TYPE_CHECKING:
     from perdure.client import ListEntry
@@ -29,7 +29,7 @@ def delivery_rows(
             entry.delivery_id,
             _status_text(entry),
             time_ago((now - entry.started).total_seconds()),
-            money(entry.cost_usd) if entry.cost_usd is not None else "",
+            format_money(entry.cost_usd) if entry.cost_usd is not None else "",
             entry.pull_request or entry.repository,
         )
         for entry in entries

@@ -27,7 +27,7 @@ from perdure.render.step_lines import (
     group_steps,
     line_of,
 )
-from perdure.text import money, one_line, pluralise, short_sha, span
+from perdure.text import format_count, format_money, one_line, short_sha, span
 
 if TYPE_CHECKING:
     from perdure.client import PendingActivity
@@ -257,7 +257,7 @@ def _activity_parts(pending: PendingActivity | None) -> list[str]:
     return [
         *([f"turn {turn}"] if turn else []),
         *([one_line(str(action), 60)] if action else []),
-        *([money(float(cost))] if isinstance(cost, int | float) and cost else []),
+        *([format_money(float(cost))] if isinstance(cost, int | float) and cost else []),
         *([f"attempt {pending.attempt}"] if pending.attempt > 1 else []),
         *([one_line(pending.failure, 60)] if pending.attempt > 1 and not pending.died and pending.failure else []),
     ]
@@ -354,7 +354,7 @@ def _changed_promises_text(result: DeliveryResult) -> str:
         return ""
     remark = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
     return (
-        f"{pluralise(result.tests.promises, 'changed promise')}, {remark}: perdure report "
+        f"{format_count(result.tests.promises, 'changed promise')}, {remark}: perdure report "
         f"{shlex.quote(result.delivery_id)}"
     )
 
@@ -366,6 +366,6 @@ def _unread_text(result: DeliveryResult) -> str:
     if not messages:
         return ""
     return (
-        f"{pluralise(len(messages), 'message')} {'was' if len(messages) == 1 else 'were'} not read: "
+        f"{format_count(len(messages), 'message')} {'was' if len(messages) == 1 else 'were'} not read: "
         f"{one_line(messages[0], 100)}"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.models.delivery.result import StepRecord
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS, WRITERS
 from perdure.models.phases import Step
-from perdure.text import money, one_line, pluralise, short_sha, shorten, span
+from perdure.text import format_count, format_money, one_line, short_sha, shorten, span
 
 GOOD, BAD, WARN, RUNNING, NEUTRAL = "✓", "✗", "!", "▸", "–"
 
@@ -116,7 +116,7 @@ def format_row(line: StepLine, width: int = WIDTH) -> str:
     """Return a line in columns: mark, name, text, time, cost. On a screen narrower than WIDTH the text is cut."""
     right_columns = ""
     if line.duration_s is not None:
-        right_columns = f"{span(line.duration_s):<8} {money(line.cost_usd) if line.shows_cost else ''}".rstrip()
+        right_columns = f"{span(line.duration_s):<8} {format_money(line.cost_usd) if line.shows_cost else ''}".rstrip()
     left_columns = f"{line.mark} {line.name:<10} {line.text}"
     left_width = max(min(width, WIDTH) - _RIGHT_CHARS, 24)
     if width < WIDTH:
@@ -164,7 +164,7 @@ def _text_of(group: StepGroup) -> str:
     Left out are the summaries of writing steps in a group that has a commit, and those of commits in a fix.
     """
     turns = sum(record.turns for record in group.steps)
-    parts = [pluralise(turns, "turn")] if turns and group.has(*WRITERS) else []
+    parts = [format_count(turns, "turn")] if turns and group.has(*WRITERS) else []
     has_commit, is_fix = group.has(Step.COMMIT), group.first.step in FIXES
     for record in group.steps:
         if not (has_commit and record.step in WRITERS) and not (is_fix and record.commit):

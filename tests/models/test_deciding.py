@@ -1,4 +1,4 @@
-"""What is put before people at each gate, and what counts of that which they send."""
+"""Each gate puts its question before people, and only an answer that fits it counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists, the Web UI and the clients show of a state: true of its newest commit, decisions, what to paste."""
+"""Lists, Web UI and clients show a state truly: its newest commit, decisions, the text to paste."""
 
 from __future__ import annotations
 

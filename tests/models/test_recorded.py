@@ -1,4 +1,4 @@
-"""What lives in history comes back as it was, in pieces, and leaves its defaults out."""
+"""State that lives in history comes back as it was, in pieces, and leaves its defaults out."""
 
 from __future__ import annotations
 

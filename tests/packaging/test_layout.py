@@ -1,4 +1,4 @@
-"""What holds for the repository: its lock, dependencies, arrows, CI, who writes state, what the client loads."""
+"""The repository keeps its rules: lock, dependencies, arrows, CI, who writes state, what the client loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real API refuses, the twin refuses, with the place; pictures, and what Claude Code sends beyond it."""
+"""The twin refuses all that the real API refuses, with the place; it takes pictures and the extras of Claude Code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits, what a phase found, lists and amounts, as a terminal shows them; pure functions."""
+"""Pending decisions, findings of a phase, lists and amounts, as a terminal shows them; pure functions."""
 
 from __future__ import annotations
 

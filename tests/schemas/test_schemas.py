@@ -1,4 +1,4 @@
-"""What docs/schema says is what the models say and what the engine takes, in both directions."""
+"""docs/schema, the models and the engine agree on what is valid, in both directions."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.demo.environment import PACKAGE, DemoDirectories
 from perdure.demo.scenario import DemoOutcome, DemoScenario, pull_request_lines
 from perdure.render.step_lines import BAD
-from perdure.text import one_line, pluralise, visible
+from perdure.text import format_count, one_line, visible
 from tests.twins.github import GitHubTwin
 
 _REPOSITORY = f"me/{PACKAGE}"
@@ -62,7 +62,10 @@ def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> DemoOutcom
     lines += [f"Issue #{issue}  {url}/issues/{issue}"]
     lines += [f"  {comment['user']['login']}: {_headline(comment['body'])}" for comment in comments]
     wrong = [f"{BAD} against GitHub's description: {one_line(str(each))}" for each in twin.violations]
-    lines += [f"  {pluralise(len(comments), 'comment')}, {pluralise(len(twin.calls), 'request')} to GitHub", *wrong]
+    lines += [
+        f"  {format_count(len(comments), 'comment')}, {format_count(len(twin.calls), 'request')} to GitHub",
+        *wrong,
+    ]
     pages = {f"issue #{issue}": f"{url}/issues/{issue}"}
     pages |= {f"pull request #{pull['number']}": f"{url}/pull/{pull['number']}" for pull in pulls}
     return DemoOutcome((len(pulls), len(comments), len(wrong)) == (1, 1, 0), lines, pages)

@@ -1,4 +1,4 @@
-"""What people say to a backlog, by command and by program: once, also in between, and refused in words."""
+"""Messages of people to a backlog, by command and by program, count once, at any moment, or are refused in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was bought is paid once: a retry goes on with it, a rewind wants others, a silent delivery's host is asked."""
+"""Replies are paid once: a retry goes on with them, a rewind wants others, a silent delivery's host is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a delivery asks after three deaths or about doubtful tests, and which failure means which end."""
+"""A delivery asks after three deaths and about doubtful tests, and each failure has its own end."""
 
 from __future__ import annotations
 

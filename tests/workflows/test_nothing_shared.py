@@ -1,4 +1,4 @@
-"""What workflows get from the SDK: nothing shared between runs, one plugin, 5 s for a decision."""
+"""Workflows share nothing between runs, get one plugin of ours, and have 5 s for a decision."""
 
 from __future__ import annotations
 

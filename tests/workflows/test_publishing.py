@@ -1,4 +1,4 @@
-"""What the delivery does at its forge: it looks first, waits for a forge that is away, and publishes no secret."""
+"""A delivery looks first at its forge, waits for one that is away, and publishes no secret."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from perdure.models.delivery.publishing import CommentInput
 from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status
 from perdure.models.delivery.result_text import receipt_counts, review_line, spent_line, untested_text
 from perdure.models.delivery.turn import Contract
-from perdure.text import is_web_address, money, pluralise, shorten
+from perdure.text import format_count, format_money, is_web_address, shorten
 
 STATUS_CHARS = 4000
 """The most characters of the comment on an issue: a screen or two."""
@@ -97,7 +97,7 @@ def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None,
     """
     origin = f"{code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":
-        budget = money(contract.config.limits.budget_usd)
+        budget = format_money(contract.config.limits.budget_usd)
         return [f"branch {code_span(work.branch or contract.branch)}, from {origin}", f"spends at most {budget}"]
     facts = [f"branch {code_span(work.branch or contract.branch)}, from {origin}"] if work.pull_request else []
     if work.tests is not None and (reason := untested_text(work.tests.status)):
@@ -105,7 +105,7 @@ def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None,
     elif work.tests is not None:
         facts.append(f"tests: {neutral_line(work.tests.summary, 300)}, on tree `{work.tests.tree[:12]}`")
         if work.tests.promises:
-            number = pluralise(work.tests.promises, "test")
+            number = format_count(work.tests.promises, "test")
             facts.append(f"changed promises: {number} of {code_span(contract.base)} that the change does not keep")
     review = work.review_result
     if review.status is not ReviewStatus.SKIPPED:

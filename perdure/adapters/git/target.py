@@ -17,7 +17,7 @@ from perdure.adapters.git.foreign_repository import find_repository, foreign_git
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, find_first_branch, list_refs_but_head, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
-from perdure.text import pluralise
+from perdure.text import format_count
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 ELSEWHERE = Path(os.devnull)
@@ -136,7 +136,7 @@ def list_not_included(
     git = foreign_git(checkout)
     lines = []
     if changed := _count_changed_files(git):
-        lines.append(pluralise(changed, "uncommitted file"))
+        lines.append(format_count(changed, "uncommitted file"))
     branch = git.execute("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
     has_origin = git.execute("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
     base, origin_heads = base or start_branch, heads or {}
@@ -148,14 +148,14 @@ def list_not_included(
     own_branches = [start_branch, *([branch] if branch and upstream in (start_branch, base) else [])]
     for name in dict.fromkeys(own_branches if has_origin else []):
         unpushed = _count_commits_in(git, f"refs/heads/{name}", "--not", *pushed)
-        lines += [f"{pluralise(unpushed, 'unpushed commit')} on {name}"] if unpushed else []
+        lines += [f"{format_count(unpushed, 'unpushed commit')} on {name}"] if unpushed else []
     if branch and branch not in own_branches and upstream not in (start_branch, base):
         base_commits = _present_commits(
             git,
             [origin_heads.get(start_branch, ""), f"refs/remotes/origin/{start_branch}", f"refs/heads/{start_branch}"],
         )
         ahead = _count_commits_in(git, f"refs/heads/{branch}", "--not", *base_commits) if base_commits else 0
-        lines += [f"{pluralise(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
+        lines += [f"{format_count(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
     return lines
 
 
@@ -292,10 +292,12 @@ def _empty_target(url: str, checkout: Path | None, keys: Keyring, heads: Heads) 
     if checkout is not None:
         git = foreign_git(checkout)
         if commits := _count_commits_in(git, "--all"):
-            what = f"the repository has no commits yet, and your checkout has {pluralise(commits, 'commit')}"
+            what = f"the repository has no commits yet, and your checkout has {format_count(commits, 'commit')}"
             raise BadInput(what, where=str(checkout), fix=f"push what is to be built on: {push}")
         if changed := _count_changed_files(git):
-            what = f"the repository has no commits yet, and your checkout has {pluralise(changed, 'uncommitted file')}"
+            what = (
+                f"the repository has no commits yet, and your checkout has {format_count(changed, 'uncommitted file')}"
+            )
             commit = "git add -A && git commit -m first" + ("" if url == str(checkout) else f" && {push}")
             raise BadInput(what, where=str(checkout), fix=f"commit what is to be built on: {commit}")
     return TargetRepository(

@@ -25,7 +25,7 @@ from perdure.models.delivery.decisions import PendingDecision, QuestionKind
 from perdure.models.delivery.summary import local_repository
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 from perdure.models.notice import Links, Notice, WebhookMessage, decision_options
-from perdure.text import is_web_address, money, pluralise, visible
+from perdure.text import format_count, format_money, is_web_address, visible
 
 if TYPE_CHECKING:
     import httpx2
@@ -250,7 +250,7 @@ def _message_text(notice: Notice, links: Links) -> str:
             delivery_id,
             _neutral_text(notice.repository, 200),
             _neutral_text(notice.request, 120),
-            html.escape(money(notice.cost_usd), quote=False),
+            html.escape(format_money(notice.cost_usd), quote=False),
         ]
     )
     link_texts = [_markup_link(links.pull_request, _pull_request_label(notice)), _markup_link(links.web_ui, "Web UI")]
@@ -276,7 +276,7 @@ def _headline(notice: Notice) -> str:
 def _waiting_time(notice: Notice) -> str:
     """Return ", for 3 days now": how long the delivery has waited; empty below a day."""
     days = (notice.at - notice.pending_decision.since).days if notice.pending_decision is not None else 0
-    return f", for {pluralise(days, 'day')} now" if days > 0 else ""
+    return f", for {format_count(days, 'day')} now" if days > 0 else ""
 
 
 def _decision_lines(notice: Notice) -> list[str]:

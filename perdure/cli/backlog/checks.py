@@ -25,7 +25,7 @@ from perdure.models.forges import issue_sources
 from perdure.models.issue import IssueQuery, parse_repository_address
 from perdure.models.phases import Phase
 from perdure.models.rules.backlog import ignored_fields
-from perdure.text import money, one_line
+from perdure.text import format_money, one_line
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
@@ -216,4 +216,4 @@ def _field_text(name: str, request: BacklogRequest) -> str:
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return one_line("+".join(value), 60)
-    return money(value) if name == "budget_usd" else one_line(str(value), 60)
+    return format_money(value) if name == "budget_usd" else one_line(str(value), 60)

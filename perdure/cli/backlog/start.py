@@ -45,7 +45,7 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED, REQUEST_BYTES
 from perdure.models.rules.backlog import parse_backlog
-from perdure.text import money, pluralise
+from perdure.text import format_count, format_money
 
 _ID_CHARS = 40
 DECOMPOSED_ID = "items"
@@ -306,9 +306,9 @@ async def schedule_backlog(checked: CheckedBacklog, start_time: StartTime, scree
 def _limit_texts(request: BacklogRequest) -> list[str]:
     """Return the header's short texts about the backlog's size and limits: `8 items`, `4 at a time`, `budget
     $40.00`."""
-    budget = [f"budget {money(request.budget_usd)}"] if request.budget_usd is not None else []
+    budget = [f"budget {format_money(request.budget_usd)}"] if request.budget_usd is not None else []
     window = [f"begins {request.window}"] if request.window else []
-    items = [pluralise(len(request.items), "item")] if request.items else []
+    items = [format_count(len(request.items), "item")] if request.items else []
     issues = [f"issues {request.issues}"] if request.issues else []
     stack = ["a pull request for each"] if request.is_stack else []
     return [*items, *issues, *stack, f"{request.parallel} at a time", *budget, *window]

@@ -22,7 +22,7 @@ from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MO
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.render.decision_lines import budget_json, budget_lines
 from perdure.render.formatting import align_columns
-from perdure.text import money
+from perdure.text import format_money
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -130,7 +130,9 @@ async def add_for_today(screen: Screen, name: str, usd: float) -> None:
     elif table is None:
         screen.print_line(f"! {not_received_message()}")
     else:
-        screen.print_lines([f"✓ added {money(usd)} to {name} for today", *budget_rows(table, screen.table_width)])
+        screen.print_lines(
+            [f"✓ added {format_money(usd)} to {name} for today", *budget_rows(table, screen.table_width)]
+        )
 
 
 async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:
@@ -192,10 +194,10 @@ def budget_rows(table: TreasuryTable, width: int | None) -> list[str]:
     rows = [
         (
             name,
-            money(budget.limit) + (f" ({money(budget.added)} added)" if budget.added else ""),
-            money(budget.spent),
-            money(table.reserved(name)),
-            money(max(0.0, table.free_usd(name))),
+            format_money(budget.limit) + (f" ({format_money(budget.added)} added)" if budget.added else ""),
+            format_money(budget.spent),
+            format_money(table.reserved(name)),
+            format_money(max(0.0, table.free_usd(name))),
         )
         for name, budget in sorted(table.rules.items())
     ]
@@ -209,7 +211,7 @@ def holder_rows(table: TreasuryTable, now: datetime, width: int | None) -> list[
     rows = [
         (
             id,
-            money(lease.reserved_usd),
+            format_money(lease.reserved_usd),
             "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
             ", ".join(lease.rules),
         )

@@ -51,7 +51,7 @@ from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
-from perdure.text import pluralise, shorten
+from perdure.text import format_count, shorten
 
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
@@ -206,7 +206,7 @@ def check_worker() -> list[Checkup]:
     supervisor = read_running_supervisor(home) if home.root.is_dir() else None
     if supervisor is None:
         return [Checkup("worker", OK, "not running: the next deliver starts one")]
-    restarts = f", started again {pluralise(supervisor.restarts, 'time')}" if supervisor.restarts else ""
+    restarts = f", started again {format_count(supervisor.restarts, 'time')}" if supervisor.restarts else ""
     return [Checkup("worker", OK, f"runs{supervisor.pid_suffix}{restarts}")]
 
 

@@ -19,7 +19,7 @@ from perdure.cli.screen import Screen
 from perdure.local.checks import check_home
 from perdure.local.places import worker_command, worker_environment
 from perdure.secrets import environment, handed_over
-from perdure.text import pluralise
+from perdure.text import format_count
 
 
 def up(detach: bool) -> None:
@@ -86,13 +86,13 @@ def gc(days: int, unmerged: bool, dry_run: bool, json: bool) -> None:
             what = (
                 f"stays: {verdict.why}"
                 if verdict.why
-                else f"goes, with {pluralise(verdict.refs, 'checkpoint and artifact ref')}"
+                else f"goes, with {format_count(verdict.refs, 'checkpoint and artifact ref')}"
             )
             screen.print_line(f"{'·' if verdict.why else '✓'} {verdict.delivery}  {what}")
         screen.print_lines(f"! {problem}" for problem in problems)
         removed_count = sum(not verdict.why for verdict in verdicts)
         outcome = "nothing was removed (--dry-run)" if dry_run else f"{freed / 1024**2:.0f} MB freed"
-        screen.print_line(f"{removed_count} of {pluralise(len(verdicts), 'delivery', 'deliveries')} · {outcome}")
+        screen.print_line(f"{removed_count} of {format_count(len(verdicts), 'delivery', 'deliveries')} · {outcome}")
     raise typer.Exit(1 if problems else 0)
 
 

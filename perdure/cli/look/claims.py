@@ -12,7 +12,7 @@ from itertools import pairwise
 from perdure.cli.look.evidence import Evidence, Judgement, UnknownFacts, contradicted, unknown, verified
 from perdure.models.delivery.result import SUCCESSES, ReviewStatus, Status, TestsStatus
 from perdure.models.delivery.verify import Claim, CommitFact, LedgerFact
-from perdure.text import money, pluralise, short_sha
+from perdure.text import format_count, format_money, short_sha
 
 
 def check_start(evidence: Evidence) -> Judgement:
@@ -61,7 +61,7 @@ def check_commits(evidence: Evidence) -> Judgement:
     if problems:
         return contradicted(problems[:3])
     own_count = len(own) - len(history.task_commits)
-    summary = f"{pluralise(own_count, 'commit')} with this delivery's trailers, each the files of its checkpoint"
+    summary = f"{format_count(own_count, 'commit')} with this delivery's trailers, each the files of its checkpoint"
     summary += f", {len(history.task_commits)} by its plan's tasks with theirs" if history.task_commits else ""
     summary += f", after {inherited} of {history.forked.delivery}" if history.forked and inherited else ""
     return verified(summary)
@@ -147,7 +147,7 @@ def check_checkpoints(evidence: Evidence) -> Judgement:
         return contradicted(problems[:3])
     if not history.complete:
         return unknown(f"{len(chain)} without a hole; the first runs' history is gone, so they cannot be compared")
-    turns, origin = pluralise(len(chain) - 1, "turn"), history.forked.delivery if history.forked else "prepare"
+    turns, origin = format_count(len(chain) - 1, "turn"), history.forked.delivery if history.forked else "prepare"
     return verified(
         f"{len(chain)} without a hole, from {origin}'s {short_sha(chain[0].commit)} over {turns} that history has"
     )
@@ -224,7 +224,7 @@ def _check_status(evidence: Evidence) -> Judgement:
         ):
             problems.append(f"it says that a person let red tests through, history has {history.accepted or 'nobody'}")
     if result.status == Status.DELIVERED and result.review.status == ReviewStatus.BLOCKED:
-        problems.append(f"it says delivered, and {pluralise(result.review.blockers, 'blocker')} remained")
+        problems.append(f"it says delivered, and {format_count(result.review.blockers, 'blocker')} remained")
     if problems:
         return contradicted(problems)
     reason = f" ({result.reason})" if result.reason else ""
@@ -332,7 +332,7 @@ def _check_experiment(evidence: Evidence) -> Judgement:
         return contradicted(["the report has none, or is missing"])
     problems = [] if experiment.line == result.tests.experiment else [f"the report comes to {experiment.line}"]
     if experiment.promises != result.tests.promises:
-        reported = pluralise(experiment.promises, "changed promise")
+        reported = format_count(experiment.promises, "changed promise")
         problems.append(f"the report has {reported}, the result {result.tests.promises}")
     if result.receipt.experiment != result.tests.experiment:
         problems.append(f"the receipt says {result.receipt.experiment or 'nothing'}")
@@ -340,7 +340,7 @@ def _check_experiment(evidence: Evidence) -> Judgement:
         problems.append("it says green, and the report that tests were bent")
     if problems:
         return contradicted(problems)
-    promises = f", {pluralise(experiment.promises, 'changed promise')}" if experiment.promises else ""
+    promises = f", {format_count(experiment.promises, 'changed promise')}" if experiment.promises else ""
     return verified(f"{experiment.line}{promises}, added up from the report")
 
 
@@ -407,7 +407,9 @@ def _check_cost(evidence: Evidence) -> Judgement:
     ledger, usage = host.ledger, result.usage
     if usage.cost_usd is None or ledger.spend.usd is None:
         if usage.cost_usd is not None or ledger.spend.usd is not None:
-            return contradicted([f"the result says {money(usage.cost_usd)}, the ledger {money(ledger.spend.usd)}"])
+            return contradicted(
+                [f"the result says {format_money(usage.cost_usd)}, the ledger {format_money(ledger.spend.usd)}"]
+            )
         return unknown("the price of a model is not known")
     paid = ledger.spend.usd
     problems = (
@@ -423,7 +425,7 @@ def _check_cost(evidence: Evidence) -> Judgement:
         problems += _find_cost_problems(evidence, ledger, paid)
     if problems:
         return contradicted(problems)
-    settled = pluralise(ledger.settled, "settled reply", "settled replies")
+    settled = format_count(ledger.settled, "settled reply", "settled replies")
     tasks_usd = evidence.history.tasks_usd
     unkept_usd = paid - tasks_usd - (ledger.kept_usage.cost_usd or 0.0)
     additions = f", {_format_usd(unkept_usd)} of it for turns that were not kept" if unkept_usd > _ROUNDING_USD else ""

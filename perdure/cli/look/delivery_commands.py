@@ -22,7 +22,7 @@ from perdure.render.decision_lines import decision_line
 from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
 from perdure.render.step_lines import format_row, group_steps, line_of
-from perdure.text import money, one_line, pluralise, short_sha, visible
+from perdure.text import format_count, format_money, one_line, short_sha, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, ListEntry
@@ -168,13 +168,13 @@ def _fact_lines(progress: Progress) -> list[str]:
     ]
     if progress.branch:
         facts.append(f"  branch        {one_line(progress.branch)}")
-    facts.append(f"  spent         {money(progress.spend.usd, progress.budget_usd)}")
+    facts.append(f"  spent         {format_money(progress.spend.usd, progress.budget_usd)}")
     facts += [
         f"  {'decided' if n == 0 else '':<13} {decision_line(decision)}"
         for n, decision in enumerate(progress.decisions)
     ]
     if progress.unread:
-        facts.append(f"  said          {pluralise(progress.unread, 'message')} for the next turn")
+        facts.append(f"  said          {format_count(progress.unread, 'message')} for the next turn")
     return [*facts, ""]
 
 
@@ -220,7 +220,7 @@ def _claim_line(claim: Claim) -> str:
 def _summary_line(claims: Sequence[Claim]) -> str:
     """Return how many claims are verified, contradicted, and could not be checked."""
     marks = [claim.mark for claim in claims]
-    parts = [f"{pluralise(marks.count(ClaimStatus.VERIFIED), 'claim')} of {len(marks)} verified"]
+    parts = [f"{format_count(marks.count(ClaimStatus.VERIFIED), 'claim')} of {len(marks)} verified"]
     if contradicted := marks.count(ClaimStatus.CONTRADICTED):
         parts.append(f"{contradicted} contradicted")
     if unchecked := marks.count(ClaimStatus.UNKNOWN):

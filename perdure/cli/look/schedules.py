@@ -23,7 +23,7 @@ from perdure.models.ids import delivery_id
 from perdure.models.rules.inbox import request_key
 from perdure.models.schedule import RecurringTime
 from perdure.render.formatting import align_columns
-from perdure.text import pluralise, span
+from perdure.text import format_count, span
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions
@@ -97,9 +97,11 @@ def schedule_rows(infos: Sequence[ScheduleInfo], width: int | None, now: datetim
     lines = align_columns([heading, *cells], width)
     for info in infos:
         if info.skipped:
-            lines.append(f"! {info.id}: {pluralise(info.skipped, 'time')} skipped, its last run was still at work")
+            lines.append(f"! {info.id}: {format_count(info.skipped, 'time')} skipped, its last run was still at work")
         if info.missed:
-            lines.append(f"! {info.id}: {pluralise(info.missed, 'time')} missed, Temporal was down for an hour or more")
+            lines.append(
+                f"! {info.id}: {format_count(info.missed, 'time')} missed, Temporal was down for an hour or more"
+            )
     return lines
 
 

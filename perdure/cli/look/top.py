@@ -27,7 +27,7 @@ from perdure.models.errors import PerdureError
 from perdure.render.decision_lines import pending_lines, resolve_answer
 from perdure.render.formatting import align_columns, time_ago
 from perdure.render.step_lines import phase_bar
-from perdure.text import money, one_line, shorten
+from perdure.text import format_money, one_line, shorten
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -152,7 +152,7 @@ def _cells_of(row: OverviewRow, now: datetime, *, narrow: bool, wide: bool) -> t
     """Return the cells of a row: mark, id, phase, since when, cost, on a wide screen the change, what it does."""
     id = shorten(row.id, _WIDE_ID // 2) if narrow else row.id
     since = time_ago((now - (row.since or row.closed or row.started)).total_seconds())
-    cost = money(row.cost_usd) if row.cost_usd is not None else ""
+    cost = format_money(row.cost_usd) if row.cost_usd is not None else ""
     change = (one_line(row.change, _CHANGE),) if wide else ()
     return mark_of(row), one_line(id, _WIDE_ID), phase_cell(row), since, cost, *change, activity_text(row)
 

@@ -16,7 +16,7 @@ from perdure.client.delivery.rewinding import fork as forked
 from perdure.client.delivery.rewinding import rewind as rewound
 from perdure.client.delivery.turns import TurnRecord
 from perdure.client.delivery.turns import turns as turns_of
-from perdure.text import money, one_line, pluralise
+from perdure.text import format_count, format_money, one_line
 
 
 def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bool) -> None:
@@ -38,11 +38,11 @@ def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bo
         screen.print_json({**origin, "forked_from": origin["delivery"]})
         return
     state = "was there before" if sibling.existed else "begins"
-    cost = money(sibling.origin.usd, unknown="what they cost is not known", digits=4)
+    cost = format_money(sibling.origin.usd, unknown="what they cost is not known", digits=4)
     screen.print_lines(
         [
             f"{sibling.delivery.id} {state}: {sibling.origin.delivery} before {sibling.origin.at}",
-            f"{pluralise(sibling.origin.turns, 'turn')} ({cost}) not paid again",
+            f"{format_count(sibling.origin.turns, 'turn')} ({cost}) not paid again",
             f"perdure watch {sibling.delivery.id}",
             f"perdure compare {sibling.origin.delivery} {sibling.delivery.id}",
         ]
@@ -94,7 +94,7 @@ def _turn_fields(turn: TurnRecord) -> dict[str, Any]:
 
 def _format_turn(turn: TurnRecord, place_width: int) -> str:
     """Return a turn in one line: when it began (UTC), place, checkpoint, cost, then its summary or why it has none."""
-    cost = money(turn.cost_usd, unknown="unknown", digits=4) if turn.checkpoint else ""
+    cost = format_money(turn.cost_usd, unknown="unknown", digits=4) if turn.checkpoint else ""
     outcome = turn.summary if turn.checkpoint else f"failed: {turn.failure}" if turn.failure else "has not ended"
     place = f"{turn.began:%H:%M:%S}  {turn.place:<{place_width}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
     return f"{place}  {one_line(outcome, 100)}".rstrip()

@@ -35,7 +35,7 @@ from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsSta
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
-from perdure.text import pluralise, short_sha
+from perdure.text import format_count, short_sha
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is
@@ -175,7 +175,7 @@ async def _check_replay(past: DeliveryHistory) -> verify.Claim:
 
     Contradicted, with the first problem, when a run does not replay; unknown when the replay cannot be carried out.
     """
-    name, runs = "history replays", pluralise(len(past.histories), "run")
+    name, runs = "history replays", format_count(len(past.histories), "run")
     try:
         problems = [line for line in await replay_histories(past.histories[::-1]) if line]
     except (PerdureError, OSError) as error:
@@ -306,9 +306,9 @@ def _is_part_of(part: str, whole: str) -> bool:
 
 def _experiment_text(tests: TestsResult) -> str:
     """Return the line of the experiments, with the number of changed promises and places tampered with."""
-    more = f", {pluralise(tests.promises, 'changed promise')}" if tests.promises else ""
+    more = f", {format_count(tests.promises, 'changed promise')}" if tests.promises else ""
     return f"{tests.experiment}{more}" + (
-        f", {pluralise(tests.tampered, 'place')} tampered with" if tests.tampered else ""
+        f", {format_count(tests.tampered, 'place')} tampered with" if tests.tampered else ""
     )
 
 

@@ -21,7 +21,7 @@ from perdure.local.up import ensure_running
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.render.formatting import with_tilde
 from perdure.render.progress_lines import Header
-from perdure.text import money, short_sha
+from perdure.text import format_money, short_sha
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions
@@ -152,11 +152,11 @@ def _budget_texts(checked: CheckedRequest) -> list[str]:
     """Return the budget that counts as a list of one text; empty where the workers are elsewhere and the request has
     none."""
     if checked.elsewhere:
-        return [f"budget {money(checked.request.budget_usd)}"] if checked.request.budget_usd is not None else []
+        return [f"budget {format_money(checked.request.budget_usd)}"] if checked.request.budget_usd is not None else []
     limits = merge_config(
         host=checked.host, env=os.environ, repository=checked.repository_config, request=checked.request
     ).config.limits
-    return [f"budget {money(limits.budget_usd)}"]
+    return [f"budget {format_money(limits.budget_usd)}"]
 
 
 def base_line(checked: CheckedRequest) -> str:

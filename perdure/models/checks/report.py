@@ -11,7 +11,7 @@ from pydantic import Field
 
 from perdure.models.base import PublishedModel, UserInputModel
 from perdure.models.phases import Kind
-from perdure.text import pluralise
+from perdure.text import format_count
 
 
 class CanaryOutcome(StrEnum):
@@ -136,7 +136,7 @@ class Experiment(PublishedModel):
         proving = [command.proving for command in self.commands if command.proving is not None]
         if proving:
             number = sum(map(len, proving))
-            failing = pluralise(number, "new test fails", "new tests fail") if number else "no new tests fail"
+            failing = format_count(number, "new test fails", "new tests fail") if number else "no new tests fail"
             parts.append(f"{failing} without it")
         if canaries_text := _canaries_text(command.canaries for command in self.commands):
             parts.append(canaries_text)

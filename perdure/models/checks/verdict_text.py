@@ -19,7 +19,7 @@ from perdure.models.checks.report import (
     TestCase,
     TestReport,
 )
-from perdure.text import one_line, pluralise, shorten
+from perdure.text import format_count, one_line, shorten
 
 _NAMES_FOR_PEOPLE, _NAMES_IN_PROMPT = 4, 20
 _NAME_CHARS = 200
@@ -128,7 +128,7 @@ def _join_for_prompt(names: Sequence[str]) -> str:
 
 def _failing_tests_text(names: Sequence[str], base: str) -> str:
     """Return the beginning of a sentence such as `2 tests of main fail`."""
-    return f"{pluralise(len(names), 'test')} of {base} fail{'s' if len(names) == 1 else ''}"
+    return f"{format_count(len(names), 'test')} of {base} fail{'s' if len(names) == 1 else ''}"
 
 
 def _removal_text(removed: Sequence[str], report: TestReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import Receipt, ReviewResult, ReviewStatus, TestsResult, TestsStatus, UsageResult
-from perdure.text import format_tokens, money, one_line, pluralise, short_sha
+from perdure.text import format_count, format_money, format_tokens, one_line, short_sha
 
 
 def outcome_text(status: str, reason: str | None = "") -> str:
@@ -55,9 +55,9 @@ def tests_line(tests: TestsResult) -> str:
         return reason
     parts = [f"{tests.passed} passed" if tests.passed is not None else str(tests.status)]
     parts += [f"{tests.failed} failed"] if tests.failed else []
-    parts += [pluralise(tests.new_failures, "new failure")] if tests.new_failures is not None else []
+    parts += [format_count(tests.new_failures, "new failure")] if tests.new_failures is not None else []
     parts += [f"{tests.known_failures} before too"] if tests.known_failures else []
-    parts += [f"{pluralise(tests.tampered, 'place')} tampered with"] if tests.tampered else []
+    parts += [f"{format_count(tests.tampered, 'place')} tampered with"] if tests.tampered else []
     parts += [f"{tests.fixed} fixed"] if tests.fixed else []
     parts += [f"{tests.flaky} flaky"] if tests.flaky else []
     return ", ".join(parts)
@@ -68,7 +68,7 @@ def count_severities(blockers: int, tech_debt: int, skippable: int) -> str:
 
     A severity without findings is left out; empty where nothing was found.
     """
-    parts = [pluralise(blockers, "blocker")] if blockers else []
+    parts = [format_count(blockers, "blocker")] if blockers else []
     parts += [f"{tech_debt} tech debt"] if tech_debt else []
     parts += [f"{skippable} skippable"] if skippable else []
     return ", ".join(parts)
@@ -89,20 +89,22 @@ def review_line(review: ReviewResult, *, done: bool = False) -> str:
 def at_risk_text(usd: float) -> str:
     """Return what replies that were cut off may cost besides, `up to $0.10 more for replies cut off`; empty: there are
     none."""
-    return f"up to {money(usd)} more for replies cut off" if usd else ""
+    return f"up to {format_money(usd)} more for replies cut off" if usd else ""
 
 
 def spent_line(usd: float | None, at_risk_usd: float, budget_usd: float | None = None) -> str:
     """Return what was spent, of which budget, and what may come besides: `$0.43 of $5.00, up to $0.10 more for replies
     cut off`; `unknown` for an unknown price."""
-    return ", ".join(part for part in (money(usd, budget_usd, unknown="unknown"), at_risk_text(at_risk_usd)) if part)
+    return ", ".join(
+        part for part in (format_money(usd, budget_usd, unknown="unknown"), at_risk_text(at_risk_usd)) if part
+    )
 
 
 def cost_line(usage: UsageResult, budget_usd: float | None = None) -> str:
     """Return cost and tokens, `$0.43 of $5.00 · 118k tokens, 92 % from cache`, and what replies that were cut off may
     cost besides; tokens are left out when there are none."""
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    parts = [money(usage.cost_usd, budget_usd)]
+    parts = [format_money(usage.cost_usd, budget_usd)]
     if total := prompt + usage.output_tokens:
         share = f", {100 * usage.cache_read_tokens // prompt} % from cache" if prompt else ""
         parts.append(f"{format_tokens(total)} tokens{share}")
@@ -111,7 +113,7 @@ def cost_line(usage: UsageResult, budget_usd: float | None = None) -> str:
 
 def change_line(files: int, added: int, deleted: int) -> str:
     """Return the size of a change: `+48 −7 in 2 files`."""
-    return f"+{added} −{deleted} in {pluralise(files, 'file')}"
+    return f"+{added} −{deleted} in {format_count(files, 'file')}"
 
 
 def receipt_counts(receipt: Receipt, *, ended: bool = True) -> list[str]:
@@ -121,12 +123,12 @@ def receipt_counts(receipt: Receipt, *, ended: bool = True) -> list[str]:
     `ended` False: without turns redone and replies paid twice, which are counted at the end; until then only the deaths
     in history are known.
     """
-    counts = [pluralise(receipt.worker_deaths, "worker death")]
+    counts = [format_count(receipt.worker_deaths, "worker death")]
     if ended:
-        counts.append(f"{pluralise(receipt.turns_redone, 'turn')} redone")
-        counts.append(f"{pluralise(receipt.replies_paid_twice, 'reply', 'replies')} paid twice")
+        counts.append(f"{format_count(receipt.turns_redone, 'turn')} redone")
+        counts.append(f"{format_count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice")
     if receipt.replies_cut:
-        counts.append(f"{pluralise(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
+        counts.append(f"{format_count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
     return counts
 
 
@@ -141,8 +143,8 @@ def receipt_line(receipt: Receipt, tests: TestsResult, *, ended: bool = True) ->
         parts.append(f"{tests.status} on tree {short_sha(tests.tree_sha)}")
     if receipt.forked_from:
         turns, usd = (
-            pluralise(receipt.inherited_turns, "turn"),
-            money(receipt.inherited_usd, unknown="unknown", digits=4),
+            format_count(receipt.inherited_turns, "turn"),
+            format_money(receipt.inherited_usd, unknown="unknown", digits=4),
         )
         parts.append(f"forked from {receipt.forked_from} ({turns}, {usd}, paid there)")
     return " · ".join(parts)

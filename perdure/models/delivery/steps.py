@@ -22,7 +22,7 @@ from perdure.models.checks.report import Classification, Review
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
-from perdure.text import cut_bytes, one_line, pluralise, shorten
+from perdure.text import cut_bytes, format_count, one_line, shorten
 
 
 class Part(UserInputModel):
@@ -70,7 +70,7 @@ class Decomposition(UserInputModel):
         """Return `3 items: api, page, docs`, with at most five ids."""
         number = len(self.items)
         more = ", …" if number > 5 else ""
-        return f"{pluralise(number, 'item')}: {', '.join(part.id for part in self.items[:5])}{more}"
+        return f"{format_count(number, 'item')}: {', '.join(part.id for part in self.items[:5])}{more}"
 
     def to_text(self, max_bytes: int) -> str:
         """Return a line for each item with its id, dependencies and request; longer text is cut to `max_bytes` bytes,

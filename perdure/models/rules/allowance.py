@@ -11,7 +11,7 @@ from math import inf
 from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import PreparedWorkspace
-from perdure.text import money
+from perdure.text import format_money
 
 
 class Limit(StrEnum):
@@ -76,7 +76,7 @@ def reached_limit(
         return None
     spend = state.spending.spend
     if round(paid_usd(state), 6) >= round(budget_usd(state, prepared), 6):
-        return Limit.USD, f"{money(paid_usd(state), budget_usd(state, prepared))} are spent"
+        return Limit.USD, f"{format_money(paid_usd(state), budget_usd(state, prepared))} are spent"
     used_token_count = used_tokens(state.spending.usage, spend)
     token_limit = prepared.limits.budget_tokens + state.budget.extra_tokens
     if prepared.limits.budget_tokens and used_token_count >= token_limit:
@@ -131,14 +131,14 @@ def exceeded_limit(limits: SpendingLimits, spend: Spend, usd: float | None, toke
         reserved_usd, request_usd = max(limits.day_usd - spend.counted_usd, 0.0), usd or 0.0
         return (
             Limit.DAY,
-            f"{money(reserved_usd)} are reserved of the day's budget, "
-            f"and the next request may cost {money(request_usd)}",
+            f"{format_money(reserved_usd)} are reserved of the day's budget, "
+            f"and the next request may cost {format_money(request_usd)}",
         )
     if usd is None and not limits.unpriced:
         return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
     if round(spend.counted_usd + (usd or 0.0), 6) > round(limits.usd, 6):
-        spent = f"{money(spend.counted_usd, limits.usd)} are spent"
-        return Limit.USD, f"{spent}, and the agent's next request may cost {money(usd or 0.0)}"
+        spent = f"{format_money(spend.counted_usd, limits.usd)} are spent"
+        return Limit.USD, f"{spent}, and the agent's next request may cost {format_money(usd or 0.0)}"
     used_token_count = spend.tokens + spend.at_risk_tokens
     if limits.tokens and used_token_count + tokens > limits.tokens:
         return (

@@ -14,7 +14,7 @@ from perdure.models.budget.treasury import (
     ReserveRequest,
     TreasuryTable,
 )
-from perdure.text import money
+from perdure.text import format_money
 
 BLOCK_USD = 1.0
 """The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks."""
@@ -255,11 +255,13 @@ class BudgetAllocator:
         name = rule.replace(":", " ", 1)
         ways_on = f"tomorrow 00:00 UTC, or perdure budget --shared {rule} --add 5"
         if lease.needs > (remaining_usd := max(0.0, self.table.free_usd(rule))):
-            text = f"the day's budget of {name} does not cover the next request, which may cost {money(lease.needs)}"
-            return f"{text}: {money(remaining_usd, budget.limit)} are left; goes on when another gives back, {ways_on}"
+            needs, left = format_money(lease.needs), format_money(remaining_usd, budget.limit)
+            text = f"the day's budget of {name} does not cover the next request, which may cost {needs}"
+            return f"{text}: {left} are left; goes on when another gives back, {ways_on}"
         if _round_usd(budget.limit - budget.spent) < BLOCK_LEAST_USD:
-            return f"the day's budget of {name} is spent: {money(budget.spent, budget.limit)}; goes on {ways_on}"
-        text = f"{money(budget.spent)} spent and {money(reserved_usd)} reserved of {money(budget.limit)}"
+            return f"the day's budget of {name} is spent: {format_money(budget.spent, budget.limit)}; goes on {ways_on}"
+        spent, reserved, limit = map(format_money, (budget.spent, reserved_usd, budget.limit))
+        text = f"{spent} spent and {reserved} reserved of {limit}"
         return f"the day's budget of {name} is taken: {text}; goes on when another delivery gives back, {ways_on}"
 
 

@@ -20,7 +20,7 @@ from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
 from perdure.models.rules.dependencies import Dependencies, place_parts
 from perdure.models.rules.inbox import Inbox, NotCounted
-from perdure.text import nearest, pluralise, shorten
+from perdure.text import format_count, nearest, shorten
 
 
 def change_refusal(
@@ -132,7 +132,7 @@ def decompose_item(
         new_items = place_parts(id, new_items, {name: existing.item for name, existing in state.items.items()})
     reason = oversize_reason([*(existing.item for existing in state.items.values()), *new_items])
     if len(state.items) + len(new_items) > ITEMS_MOST:
-        reason = f"{pluralise(len(new_items), 'item')} more: a backlog has at most {ITEMS_MOST}"
+        reason = f"{format_count(len(new_items), 'item')} more: a backlog has at most {ITEMS_MOST}"
     if reason:
         item_state.phase, item_state.message = ItemPhase.FAILED, reason
         return
@@ -149,7 +149,7 @@ def decompose_item(
             other.item = other.item.model_copy(update={"depends_on": tuple(dependencies)})
     item_state.phase, item_state.message = (
         ItemPhase.DECOMPOSED,
-        f"into {pluralise(len(new_items), 'item')}",
+        f"into {format_count(len(new_items), 'item')}",
     )
 
 

@@ -13,7 +13,7 @@ from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
 from perdure.models.delivery.work import DecisionSettings, TestVerdict
 from perdure.models.phases import Phase, Step
-from perdure.text import pluralise
+from perdure.text import format_count
 
 CANNOT_TELL = "new and old failures cannot be told apart"
 
@@ -123,7 +123,7 @@ def _changed_promises_text(state: DeliveryState) -> str:
     names = [name.rsplit("::", 1)[-1] for name in state.testing.verdict.promised] if state.testing.verdict else []
     more = f" and {number - len(names)} more" if names and number > len(names) else ""
     names_text = f": {', '.join(names)}{more}" if names else ""
-    return f", with {pluralise(number, 'changed promise')}{names_text}"
+    return f", with {format_count(number, 'changed promise')}{names_text}"
 
 
 def _publication_text(state: DeliveryState) -> str:

@@ -18,7 +18,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.ids import digest
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Phase
-from perdure.text import money, pluralise, shorten
+from perdure.text import format_count, format_money, shorten
 
 
 def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
@@ -227,7 +227,7 @@ def attempt_settings(contract: Contract) -> dict[str, Any]:
 
 def attempts_budget_reason(remaining_usd: float, attempts: int) -> str:
     """Return why so many attempts cannot begin with what is left of the budget."""
-    return f"{money(remaining_usd)} are left, too little for {pluralise(attempts, 'attempt')}"
+    return f"{format_money(remaining_usd)} are left, too little for {format_count(attempts, 'attempt')}"
 
 
 def attempts_summary(attempts: Sequence[AttemptResult]) -> str:

@@ -15,7 +15,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.schedule import Offset, Window
-from perdure.text import money, one_line
+from perdure.text import format_money, one_line
 
 _SHOWN, _KEPT, _CHARS = 2, 10, 200
 """Pairs in one line; pairs and characters of a path that are kept of one item, whatever is sent."""
@@ -353,7 +353,7 @@ class _StartRound:
             is_explained = full and len(self.reasons) >= EXPLAINED_MOST
             reason = closed
             if not reason and remaining_usd is not None and remaining_usd < USD_LEAST:
-                reason = f"budget: {money(_floor_to_cents(max(remaining_usd, 0.0)))} left"
+                reason = f"budget: {format_money(_floor_to_cents(max(remaining_usd, 0.0)))} left"
             if (
                 not reason
                 and not is_explained

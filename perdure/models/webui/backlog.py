@@ -14,8 +14,8 @@ from perdure.models.backlog.state import BacklogState, ItemPhase, ItemView
 from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.scheduling import item_views, unreserved_usd
-from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, page_link, price
-from perdure.text import pluralise
+from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, format_price, page_link
+from perdure.text import format_count
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
@@ -83,7 +83,7 @@ def count_phases(items: Iterable[ItemView], order: Sequence[str] = SHOWN) -> str
     for you`."""
     counts = Counter(item.phase for item in items)
     return " · ".join(
-        pluralise(counts[phase], *_PHASE_LABELS.get(phase, (phase, phase))) for phase in order if counts[phase]
+        format_count(counts[phase], *_PHASE_LABELS.get(phase, (phase, phase))) for phase in order if counts[phase]
     )
 
 
@@ -98,7 +98,7 @@ def _status_line(state: BacklogState, items: list[ItemView]) -> str:
     its items counted."""
     needs_person = bool(state.base.question) or any(item.phase == "waits" for item in items)
     status = "Waiting for you" if needs_person else state.status.capitalize()
-    return f"{status}: {pluralise(len(items), 'item')} · {count_phases(items)}"
+    return f"{status}: {format_count(len(items), 'item')} · {count_phases(items)}"
 
 
 def _message_lines(state: BacklogState) -> list[str]:
@@ -159,7 +159,7 @@ def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
     remaining_bytes = _ABOUT_BYTES
     for item in items[:_WAITING]:
         update, payload, command = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
-        unblocks = f"{pluralise(item.unblocks, 'item waits', 'items wait')} for it"
+        unblocks = f"{format_count(item.unblocks, 'item waits', 'items wait')} for it"
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
         lines.append(f"- **{escape_line(item.id, 40)}**: {escape_line(item.because, 200)} ({unblocks}{since})")
         about = [f"  - {escape_line(line, 300)}" for line in state.items[item.id].waiting.about.splitlines()]
@@ -182,7 +182,8 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
     paid_usd = round(sum(position.child.usd for position in state.items.values()), 6)
     free_usd = unreserved_usd(request, state)
     lines.append(
-        f"- paid {price(paid_usd, request.budget_usd)}" + (f", free {price(free_usd)}" if free_usd is not None else "")
+        f"- paid {format_price(paid_usd, request.budget_usd)}"
+        + (f", free {format_price(free_usd)}" if free_usd is not None else "")
     )
     lines.append(
         f"- at most {request.parallel} at once" + (f", {escape_line(request.window, 60)}" if request.window else "")
@@ -199,7 +200,7 @@ def _item_row(item: ItemView, gap: str) -> str:
     why = escape_line(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
     mark = "**" if item.critical else ""
     name = f"{mark}{escape_line(item.id, 40)}{mark}"
-    paid = price(item.usd) if item.usd else ""
+    paid = format_price(item.usd) if item.usd else ""
     return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
 
 
@@ -212,7 +213,7 @@ def _pull_request_row(state: BacklogState, id: str) -> str:
     return (
         f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | "
         f"{outcome}{': ' if why else ''}{escape_line(why, 120)} "
-        f"| {commit} | {price(item.child.usd) if item.child.usd else ''} |"
+        f"| {commit} | {format_price(item.child.usd) if item.child.usd else ''} |"
     )
 
 

@@ -22,7 +22,7 @@ from perdure.models.delivery.summary import local_repository
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import money, one_line, shorten, span, visible
+from perdure.text import format_money, one_line, shorten, span, visible
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
 _BACKTICK = "\\u0060"
@@ -221,7 +221,7 @@ def _step_row(record: StepRecord) -> str:
         if part
     )
     time = span(record.duration_s).replace(" ", _GAP[0]) if record.duration_s is not None else ""
-    cost = f",{_GAP[0]}".join(part for part in (time, price(record.cost_usd) if record.turns else "") if part)
+    cost = f",{_GAP[0]}".join(part for part in (time, format_price(record.cost_usd) if record.turns else "") if part)
     return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {cost} |"
 
 
@@ -233,9 +233,9 @@ def _pull_request_line(pull: PullRequest) -> str:
     return f"- pull request [#{pull.number}]({pull.url})"
 
 
-def price(amount: float | None, of: float | None = None) -> str:
+def format_price(amount: float | None, of: float | None = None) -> str:
     """Return an amount for Markdown, `\\$0.43 of \\$5.00`."""
-    return escape_money(money(amount, of, unknown="unknown"))
+    return escape_money(format_money(amount, of, unknown="unknown"))
 
 
 def escape_money(text: str) -> str:

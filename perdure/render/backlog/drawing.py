@@ -15,7 +15,7 @@ from html import escape
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.webui.backlog import count_phases
 from perdure.render.backlog.text import PHASE_MARKS
-from perdure.text import one_line, pluralise
+from perdure.text import format_count, one_line
 
 FORMATS = ("text", "mermaid", "svg")
 
@@ -101,7 +101,7 @@ class _Graph:
     def summary(self) -> str:
         """Return the counts as a line: `8 items · 3 landed · 1 building`."""
         number = sum(map(len, self.layers))
-        return pluralise(number, "item") + (f" · {self.counts}" if self.counts else "")
+        return format_count(number, "item") + (f" · {self.counts}" if self.counts else "")
 
     @property
     def chain_text(self) -> str:

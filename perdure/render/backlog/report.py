@@ -17,7 +17,7 @@ from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.text import PHASE_MARKS, phase_reason, status_lines
 from perdure.render.formatting import align_columns
 from perdure.render.report.page import report_environment
-from perdure.text import is_web_address, money, one_line, short_sha
+from perdure.text import format_money, is_web_address, one_line, short_sha
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def backlog_report_lines(report: BacklogReport) -> list[str]:
             view.id,
             item_state(view),
             short_sha(view.commit),
-            money(view.usd) if view.usd else "",
+            format_money(view.usd) if view.usd else "",
             report.wanted.get(view.id, ""),
         )
         for view in report.progress.items

@@ -14,7 +14,7 @@ from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.webui.backlog import count_phases
 from perdure.render.decision_lines import commands_for_decision
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
-from perdure.text import money, one_line, pluralise, short_sha, span
+from perdure.text import format_count, format_money, one_line, short_sha, span
 
 SHOWN_ITEMS = 40
 """Items of one phase that `status` shows: what fits on a screen; `--json` has all of them."""
@@ -38,9 +38,9 @@ _LINE_WIDTH = 88
 
 def headline(progress: BacklogProgress) -> str:
     """Return the backlog in one line: `night  8 items · 3 landed · 2 building        $6.20 of $40.00`."""
-    parts = (pluralise(len(progress.items), "item"), count_phases(progress.items, _HEADLINE_PHASES))
+    parts = (format_count(len(progress.items), "item"), count_phases(progress.items, _HEADLINE_PHASES))
     left_text = f"{progress.backlog_id}  {' · '.join(filter(None, parts))}"
-    right_text = money(progress.usd, progress.budget_usd)
+    right_text = format_money(progress.usd, progress.budget_usd)
     return f"{left_text}{' ' * max(2, _LINE_WIDTH - len(left_text) - len(right_text))}{right_text}"
 
 

@@ -23,7 +23,7 @@ from perdure.render.formatting import visible_line, visible_text
 from perdure.render.report import view
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.timeline import svg_of, timeline_of
-from perdure.text import format_tokens, is_web_address, money, pluralise, span
+from perdure.text import format_count, format_money, format_tokens, is_web_address, span
 
 Tile = tuple[str, list[str], str]
 """A tile: its value, the lines below it, and its tone (`good`, `warn`, `bad`, or empty)."""
@@ -52,7 +52,7 @@ def review_tile(report: DeliveryReport) -> Tile:
     if view.report_review_line(report) == "not done":
         return "not done", [], "warn" * (not report.running)
     if result.blockers:
-        value, tone = pluralise(result.blockers, "blocker"), "bad"
+        value, tone = format_count(result.blockers, "blocker"), "bad"
     else:
         value, tone = "no blockers", "good" if result.status is ReviewStatus.CLEAN else ""
     return value, [f"{result.tech_debt} tech debt", f"{result.skippable} skippable"], tone
@@ -61,8 +61,8 @@ def review_tile(report: DeliveryReport) -> Tile:
 def cost_tile(report: DeliveryReport) -> Tile:
     """Return the tile about cost: the amount, below it budget and tokens."""
     _, *more = cost_line(report.usage).split(" · ")
-    budget = [f"of {money(report.budget_usd)}"] if report.budget_usd is not None else []
-    return money(report.usage.cost_usd), [*budget, *more], ""
+    budget = [f"of {format_money(report.budget_usd)}"] if report.budget_usd is not None else []
+    return format_money(report.usage.cost_usd), [*budget, *more], ""
 
 
 def time_tile(report: DeliveryReport) -> Tile:
@@ -153,7 +153,7 @@ def report_environment() -> Environment:
     environment.filters |= {
         "line": visible_line,
         "text": visible_text,
-        "money": money,
+        "money": format_money,
         "span": span,
         "took": view.format_test_time,
         "tokens": format_tokens,
@@ -168,7 +168,7 @@ def report_environment() -> Environment:
         "tests_line": tests_line,
         "wording": verdict_text,
         **{tile.__name__: tile for tile in (tests_tile, review_tile, cost_tile, time_tile, receipt_tile)},
-        "count": pluralise,
+        "count": format_count,
         "rows": REPORT_TESTS_SHOWN,
     }
     return environment

@@ -13,7 +13,7 @@ from perdure.render.report import view
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.timeline import timeline_of
 from perdure.render.step_lines import format_row, group_steps, line_of
-from perdure.text import money, pluralise, short_sha, span
+from perdure.text import format_count, format_money, short_sha, span
 
 
 def lines_of(report: DeliveryReport) -> list[str]:
@@ -103,5 +103,5 @@ def _cost_lines(report: DeliveryReport) -> Iterator[str]:
     """Yield turns and cost of each step that had turns or a cost, or whose cost is unknown."""
     for record in report.steps:
         if record.turns or record.cost_usd is None or record.cost_usd:
-            name, turns = step_name(record.step, record.attempt), pluralise(record.turns, "turn")
-            yield f"{name:<20} {turns:<10} {money(record.cost_usd)}"
+            name, turns = step_name(record.step, record.attempt), format_count(record.turns, "turn")
+            yield f"{name:<20} {turns:<10} {format_money(record.cost_usd)}"

@@ -13,7 +13,7 @@ from perdure.models.delivery.result_text import step_name
 from perdure.render.formatting import visible_line
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.step_lines import StepGroup, group_steps, line_of
-from perdure.text import pluralise, span
+from perdure.text import format_count, span
 
 REPORT_ROWS_SHOWN = 60
 """Rows of the timeline: more do not fit a screen; the table below it has all of them."""
@@ -300,7 +300,7 @@ def _describe_timeline(timeline: Timeline) -> str:
     """Return in one sentence what the picture shows, for readers who cannot see it."""
     rows = ", ".join(f"{row.name} {row.took}" for row in timeline.rows)
     deaths = sum(len(row.deaths) for row in timeline.rows)
-    deaths_text = f"; {pluralise(deaths, 'worker death')}" if deaths else ""
+    deaths_text = f"; {format_count(deaths, 'worker death')}" if deaths else ""
     waited_s = sum(gap.end - gap.start for gap in timeline.gaps)
     return f"Timeline over {span(timeline.seconds)}: {rows}{deaths_text}" + (
         f"; {span(waited_s)} waiting" if waited_s else ""

@@ -10,7 +10,7 @@ from perdure.models.checks.verdict_text import ChangedPromise, changed_promises,
 from perdure.models.delivery.result import AttemptResult, StepRecord
 from perdure.models.delivery.result_text import receipt_line, review_line
 from perdure.render.report.facts import DeliveryReport, ReportTurn
-from perdure.text import money, span
+from perdure.text import format_money, span
 
 TONES = {
     "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",
@@ -32,7 +32,7 @@ def attempt_cells(attempt: AttemptResult) -> tuple[str, ...]:
         str(attempt.tests),
         review,
         str(attempt.lines),
-        money(attempt.cost_usd),
+        format_money(attempt.cost_usd),
         attempt.branch,
     )
 

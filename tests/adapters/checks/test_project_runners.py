@@ -1,4 +1,4 @@
-"""Which command lines are recognised as which runner, what is asked of it, and fakes that do as real ones."""
+"""Command lines are recognised as their runner and asked for a report; fakes do as the real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model or a stranger wrote, in a pull request: words that call nobody, close nothing and hide nothing."""
+"""Text of a model or a stranger in a pull request calls nobody, closes nothing and hides nothing."""
 
 from __future__ import annotations
 

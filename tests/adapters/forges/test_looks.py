@@ -1,4 +1,4 @@
-"""What a delivery has to show beside its pull request: pages, findings, plan, review, as words and pictures only."""
+"""Pages, findings, plan and review stand beside a pull request as words and pictures only."""
 
 from __future__ import annotations
 

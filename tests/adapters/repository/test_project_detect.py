@@ -1,4 +1,4 @@
-"""What a repository's files say about its toolchain, and its AGENTS.md."""
+"""A repository's files name its toolchain; AGENTS.md is found beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command in the sandbox must not be able to do, in each grade."""
+"""Attacks of a command on its sandbox fail in each grade, as far as the grade promises it."""
 
 from __future__ import annotations
 

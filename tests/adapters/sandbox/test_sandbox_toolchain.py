@@ -1,4 +1,4 @@
-"""What is shown in a sandbox of a host's toolchains and of what setup made, and what is refused."""
+"""A sandbox shows the host's toolchains and the files of setup, and refuses the rest."""
 
 from __future__ import annotations
 

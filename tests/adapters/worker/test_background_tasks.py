@@ -1,4 +1,4 @@
-"""What goes on beside a worker's work ends with it: tasks, and agents between two turns."""
+"""Background tasks, and agents between two turns, end with their worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `perdure run` asks for, and what it refuses in three lines, with nothing started."""
+"""`perdure run` takes one phase with its options, and refuses others in three lines, with nothing started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `perdure deliver` is pointed at: an issue, a repository without a commit, a checkout of anything."""
+"""`perdure deliver` can be pointed at an issue, a repository without a commit, a checkout of anything."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from perdure.models.delivery.steps import STEPS, Decomposition, Plan, Role
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line, pluralise, shorten
+from perdure.text import format_count, one_line, shorten
 
 TITLE_CHARS = 60
 
@@ -106,7 +106,7 @@ def _plan_outcome(plan: Plan) -> Outcome:
     files = len(set(plan.relevant_files))
     data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.to_text(PLAN_SHOWN_BYTES)}
     data["touches"] = list(patterns_of_paths(plan.relevant_files, *(task.files for task in plan.tasks)))
-    return Outcome(summary=f"{pluralise(len(plan.tasks), 'task')}, {pluralise(files, 'file')}", data=data)
+    return Outcome(summary=f"{format_count(len(plan.tasks), 'task')}, {format_count(files, 'file')}", data=data)
 
 
 def _check_review(

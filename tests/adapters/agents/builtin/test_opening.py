@@ -207,15 +207,14 @@ ISSUE = ForgeIssue(
         IssueComment(author="", text="2 older comments are left out here"),
     ),
 )
-CONTRACT_OF_ISSUE = Contract(
-    delivery="durations-issue-12",
-    repository="https://github.com/me/durations",
-    request="",
-    base="main",
-    base_sha="4be1c02",
-    branch="perdure/durations-issue-12",
-    config=RepositoryConfig(version=1),
-    notes=(Note(path="AGENTS.md", text="Use four spaces."),),
+CONTRACT_OF_ISSUE = CONTRACT.model_copy(
+    update={
+        "delivery": "durations-issue-12",
+        "repository": "https://github.com/me/durations",
+        "request": "",
+        "branch": "perdure/durations-issue-12",
+        "config": RepositoryConfig(version=1),
+    }
 )
 TRICKS = st.lists(
     st.sampled_from(

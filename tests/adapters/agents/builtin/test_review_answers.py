@@ -1,4 +1,4 @@
-"""What becomes of a review: places are checked against the diff, changed promises against the request."""
+"""A review's places are checked against the diff, its changed promises against the request."""
 
 from __future__ import annotations
 

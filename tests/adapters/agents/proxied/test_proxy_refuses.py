@@ -1,4 +1,4 @@
-"""What the proxy refuses: errands, bodies, too many of them, and anything but asking the model."""
+"""The proxy refuses errands, wrong bodies, too many requests, and anything but asking the model."""
 
 from __future__ import annotations
 

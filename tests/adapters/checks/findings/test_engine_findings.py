@@ -1,4 +1,4 @@
-"""What the engine itself finds in a change: on a real repository, bounded, and never a crash."""
+"""The engine's own look at a change, on a real repository, is bounded and never crashes."""
 
 from __future__ import annotations
 

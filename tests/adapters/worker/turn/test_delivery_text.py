@@ -1,4 +1,4 @@
-"""What a step's first message shows of the repository, and people and programs of a delivery."""
+"""A step's first message shows the repository; people and programs read the delivery's text."""
 
 from __future__ import annotations
 
