@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from perdure import startup
+from perdure.models.base import build_models
 from perdure.models.errors import PerdureError
 
 FORKS_LOAD_MORE_S = 5.0
@@ -49,6 +50,7 @@ def fork_workers() -> None:
     the call on, an uncaught PerdureError is printed in its three lines.
     """
     sys.excepthook = _print_uncaught
+    build_models()
     descriptor = os.environ.pop(SOCKET_VARIABLE, "")
     if descriptor.isdigit():
         _WorkerForker(socket.socket(fileno=int(descriptor))).serve_requests()

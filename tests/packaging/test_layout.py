@@ -255,3 +255,24 @@ def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_
     assert module in loaded
     assert sorted(HEAVY & loaded) == []
     assert len(loaded) > 100, "the list was not read"
+
+
+def test_importing_the_client_builds_no_validator_and_a_worker_builds_all_of_them() -> None:
+    script = """
+import perdure.client
+from perdure.models.base import LazyModel, build_models
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.state import DeliveryState
+
+def unbuilt(model):
+    return (not model.__pydantic_complete__) + sum(unbuilt(kind) for kind in model.__subclasses__())
+
+assert not DeliveryRequest.__pydantic_complete__ and not DeliveryState.__pydantic_complete__
+print(unbuilt(LazyModel))
+build_models()
+print(unbuilt(LazyModel))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    after_import, after_building = map(int, ran.stdout.split())
+    assert after_import > 100
+    assert after_building == 0

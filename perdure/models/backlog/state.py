@@ -8,10 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from perdure.models.backlog.request import BacklogItem
-from perdure.models.base import HistoryModel, UserInputModel, require_number
+from perdure.models.base import HistoryModel, LazyModel, UserInputModel, require_number
 from perdure.models.delivery.decisions import AddBudget, Answer, Approve, EditPlan, Reject, UserMessage
 from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.ids import digest
@@ -38,7 +38,7 @@ SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.DECOMPOSED)
 """Items that depend on an item in one of these phases may begin."""
 
 
-class ItemChild(BaseModel):
+class ItemChild(LazyModel):
     """An item's delivery, a child of the backlog. Written by workflows/items.py, which starts it, and
     perdure/models/rules/changes.py, which records its end; workflows/backlog_inbox.py records a run that goes on, and
     what it paid, workflows/forwarding.py what more it was granted.
@@ -62,7 +62,7 @@ class ItemChild(BaseModel):
     ended_at: datetime | None = None
 
 
-class ItemWaiting(BaseModel):
+class ItemWaiting(LazyModel):
     """The decision that an item's delivery waits for. Written by workflows/backlog_inbox.py, which is told of it, and
     reset by workflows/items.py.
 
@@ -82,7 +82,7 @@ class ItemWaiting(BaseModel):
     pending_decision: dict[str, Any] | None = None
 
 
-class ItemLanding(BaseModel):
+class ItemLanding(LazyModel):
     """An item on its way onto the integration branch. Written by workflows/backlog_inbox.py and
     workflows/base_follower.py.
 
@@ -96,7 +96,7 @@ class ItemLanding(BaseModel):
     checked_at: datetime | None = None
 
 
-class StackedItem(BaseModel):
+class StackedItem(LazyModel):
     """An item's pull request in a stack. Written by workflows/follow_up.py, once the item's delivery has opened it;
     workflows/items.py sets the branch that it is into.
 
@@ -112,7 +112,7 @@ class StackedItem(BaseModel):
     closed: bool = False
 
 
-class ForeseenChanges(BaseModel):
+class ForeseenChanges(LazyModel):
     """The files that an item will change, as far as known. Written by workflows/backlog_inbox.py.
 
     touches     patterns of the files that its plan names: they count beside those of the item
@@ -123,7 +123,7 @@ class ForeseenChanges(BaseModel):
     conflicts: dict[str, str] = {}
 
 
-class ItemState(BaseModel):
+class ItemState(LazyModel):
     """All a backlog knows of one item beside the item as it was sent. Each piece says which workflow part writes it.
 
     order      counted when it was added: of two equal items the older goes first
@@ -198,7 +198,7 @@ class ReopenedFrom(HistoryModel):
     changed_at: datetime | None = None
 
 
-class LandingTurn(BaseModel):
+class LandingTurn(LazyModel):
     """The turn to land, and where the integration branch stands. Written by workflows/items.py, which grants the turn,
     and by workflows/backlog_inbox.py and workflows/base_follower.py, which hear of a landing or move the branch.
 
@@ -216,7 +216,7 @@ class LandingTurn(BaseModel):
     head_moved_at: datetime | None = None
 
 
-class BaseFollowing(BaseModel):
+class BaseFollowing(LazyModel):
     """The integration branch, or a stack, and its base. Written by workflows/base_follower.py,
     workflows/follow_up.py and perdure/models/rules/landed_checks.py.
 
@@ -232,7 +232,7 @@ class BaseFollowing(BaseModel):
     stays: bool = False
 
 
-class TasksNews(BaseModel):
+class TasksNews(LazyModel):
     """Messages of a delivery to the backlog of its plan's tasks. Written by workflows/forwarding.py alone.
 
     messages        to each of its tasks
@@ -244,7 +244,7 @@ class TasksNews(BaseModel):
     budget_raises: int = 0
 
 
-class BacklogState(BaseModel):
+class BacklogState(LazyModel):
     """All of a backlog, and all that goes with it into a new run. Each piece says which workflow part writes it.
 
     items_digest    of the items as they were sent, by which the same backlog is recognised

@@ -9,9 +9,9 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from perdure.models.base import HistoryModel, UserInputModel
+from perdure.models.base import HistoryModel, LazyModel, UserInputModel
 from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import ADDED_MOST_USD
 
@@ -188,7 +188,7 @@ class LastTableInput(HistoryModel):
     run_id: str
 
 
-class DayBudget(BaseModel):
+class DayBudget(LazyModel):
     """One rule's day, in dollars; what is reserved stands in the leases."""
 
     model_config = ConfigDict(extra="ignore")
@@ -203,7 +203,7 @@ class DayBudget(BaseModel):
         return self.usd_per_day + self.added
 
 
-class BudgetLease(BaseModel):
+class BudgetLease(LazyModel):
     """One delivery's reservation, as the Treasury holds it.
 
     booked    dollars it has paid, as far as known; all of them are in some day's `spent`
@@ -230,7 +230,7 @@ class BudgetLease(BaseModel):
         return max(0.0, self.ceiling - self.booked)
 
 
-class TreasuryTable(BaseModel):
+class TreasuryTable(LazyModel):
     """All that the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`.
 
     places    counts the waiting places that were ever given
@@ -261,7 +261,7 @@ class TreasuryTable(BaseModel):
         return round(budget.limit - budget.spent - self.reserved(rule), 6)
 
 
-class LastTable(BaseModel):
+class LastTable(LazyModel):
     """The table of a run that has ended. Not `whole`: as that run was given it, because no more of it can be read."""
 
     model_config = ConfigDict(extra="ignore")

@@ -7,9 +7,10 @@ import json
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from perdure.models.backlog.request import BacklogItem
+from perdure.models.base import LazyModel
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.budget.treasury import BudgetReservation
 from perdure.models.delivery.decisions import DecisionRecord, GateVerdict, PendingDecision, Question, UserMessage
@@ -38,7 +39,7 @@ DELIVERED_MESSAGE_BYTES = 16 * 1024
 """Of all messages that earlier conversations have read, the newest ones: each new conversation begins with them."""
 
 
-class PlanningState(BaseModel):
+class PlanningState(LazyModel):
     """The plan, for the change or for a backlog. Written by workflows/steps.py; of a task, whose plan is there,
     workflows/landing.py sets the kind.
 
@@ -57,7 +58,7 @@ class PlanningState(BaseModel):
     items: tuple[BacklogItem, ...] = ()
 
 
-class BuildingState(BaseModel):
+class BuildingState(LazyModel):
     """The change as it was built. Written by workflows/delivery.py, which builds it, and by each step that makes a
     commit.
 
@@ -72,7 +73,7 @@ class BuildingState(BaseModel):
     change_size: ChangeSize | None = None
 
 
-class TestingState(BaseModel):
+class TestingState(LazyModel):
     """The tests' verdict. Written by workflows/steps.py.
 
     verdict   on `tested_commit`; None when the head was not tested
@@ -86,7 +87,7 @@ class TestingState(BaseModel):
     runs: int = 0
 
 
-class ReviewingState(BaseModel):
+class ReviewingState(LazyModel):
     """Findings of the reviewer, and of the engine itself, in the change. Written by workflows/steps.py, and by
     workflows/attempts.py for a change that was reviewed as an attempt.
 
@@ -108,7 +109,7 @@ class ReviewingState(BaseModel):
         return self.inspection.findings
 
 
-class FixingState(BaseModel):
+class FixingState(LazyModel):
     """Fixes of the change: their number and results. Written by workflows/delivery.py, which counts what the limits
     are about, and workflows/steps.py, which fixes.
 
@@ -127,7 +128,7 @@ class FixingState(BaseModel):
     attempts: tuple[FixAttempt, ...] = ()
 
 
-class PublishingState(BaseModel):
+class PublishingState(LazyModel):
     """The pull request or branch, and the pictures for it. Written by workflows/steps.py.
 
     screenshots   artifact: the application's pages at the commit `captured_commit`
@@ -138,7 +139,7 @@ class PublishingState(BaseModel):
     captured_commit: str = ""
 
 
-class LandingState(BaseModel):
+class LandingState(LazyModel):
     """The change on its way onto a backlog's branch. Written by workflows/landing.py.
 
     planned_touches   files that the plan names, as patterns, until the backlog is told of them
@@ -161,7 +162,7 @@ class LandingState(BaseModel):
     landed_commit: str = ""
 
 
-class ChildrenState(BaseModel):
+class ChildrenState(LazyModel):
     """The deliveries that build the plan for this one: its tasks, or several attempts at it. Written by
     workflows/plan_tasks.py or workflows/attempts.py, and by workflows/children.py, which both use.
 
@@ -181,7 +182,7 @@ class ChildrenState(BaseModel):
     usd: float = 0.0
 
 
-class TurnsState(BaseModel):
+class TurnsState(LazyModel):
     """The position of the agents' turns. Written by workflows/step_runner.py, and by workflows/steps.py, which makes
     the commit of a step.
 
@@ -200,7 +201,7 @@ class TurnsState(BaseModel):
     sample: str = ""
 
 
-class GatesState(BaseModel):
+class GatesState(LazyModel):
     """Decisions of people: the pending one, and those that were made. Written by workflows/gates.py, and by
     perdure/models/rules/inbox.py, which takes their decisions.
 
@@ -221,7 +222,7 @@ class GatesState(BaseModel):
     deaths: int = 0
 
 
-class MessagesState(BaseModel):
+class MessagesState(LazyModel):
     """Messages of people to the agents. Written by perdure/models/rules/inbox.py, which takes messages;
     workflows/gates.py adds answers, workflows/attempts.py removes what every attempt has read.
 
@@ -247,7 +248,7 @@ class MessagesState(BaseModel):
         self.delivered = tuple(kept)
 
 
-class BudgetState(BaseModel):
+class BudgetState(LazyModel):
     """Additions to the delivery's limits, and the reservation for it. Written by workflows/gates.py and
     workflows/allowance.py; perdure/models/rules/inbox.py takes what people add.
 
@@ -266,7 +267,7 @@ class BudgetState(BaseModel):
     reservation: BudgetReservation = BudgetReservation()
 
 
-class SpendingState(BaseModel):
+class SpendingState(LazyModel):
     """The usage and spending of the delivery. Written by perdure/models/delivery/fold.py, and by workflows/allowance.py
     where a turn was stopped at a limit.
 
@@ -279,7 +280,7 @@ class SpendingState(BaseModel):
     total_usage: Usage | None = None
 
 
-class DeliveryState(BaseModel):
+class DeliveryState(LazyModel):
     """The state of a delivery. Mutable, owned by one workflow run; carried to the next run by a retry.
 
     Each piece is about one part of the work, and says which workflow part writes it. A result of an activity is put
@@ -383,7 +384,7 @@ class DeliveryState(BaseModel):
             self.children.tasks, self.fixing.attempts = (), ()
 
 
-class Progress(BaseModel):
+class Progress(LazyModel):
     """The answer to query `progress`: what a live view needs, and nothing that grows without bound.
 
     `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides.
