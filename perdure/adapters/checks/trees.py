@@ -94,12 +94,12 @@ def _decode_utf8(data: bytes | None) -> str | None:
 class DifferingFiles:
     """The files of one commit that another one does not have in the same way: see `between_commits`.
 
-    commit   the commit whose files these are
-    changed  paths that differ between the two commits, whether or not this one has them
+    repository, commit  the commit whose files these are
+    changed             paths that differ between the two commits, whether or not this one has them
     """
 
     def __init__(self, store: _TextStore, commit: str, changed: Mapping[str, TreeEntry]) -> None:
-        self._store, self.commit = store, commit
+        self._store, self.repository, self.commit = store, store.repository, commit
         self._entries = {path: entry for path, entry in changed.items() if set(entry[0]) != {"0"}}
         self.changed = frozenset(changed)
 
@@ -156,6 +156,7 @@ class _TextStore:
     often."""
 
     def __init__(self, repository: Repository) -> None:
+        self.repository = repository
         self._texts: dict[str, str | None] = {}
         self._remaining_bytes = TAMPER_TOTAL_BYTES
         self._contents = ObjectReader(repository.git)

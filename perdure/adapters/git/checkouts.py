@@ -16,7 +16,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +209,9 @@ def _entry_count(index: Path) -> int:
 _REWRITING_ATTRIBUTES = ("eol", "crlf", "ident", "working-tree-encoding")
 """Attributes that make a checkout write other bytes than the commit holds. Filters are not run."""
 
+_UNCHANGED_VALUES = frozenset({"unspecified", "unset", "lf", "input"})
+"""Values of attributes with which a checkout writes what the commit holds: line feeds are written anyway."""
+
 _GITLINK = "160000"
 
 
@@ -226,17 +229,18 @@ def exact_tree(repository: Repository, commit: str) -> str:
     bytes. Otherwise it is written to the repository, by way of a checkout in a temporary directory. Raises GitError
     when the commit is missing."""
     files = _list_files(repository, commit)
-    if not any(os.path.basename(file.path) == ".gitattributes" for file in files):
+    if not any(_is_attributes(file.path) for file in files):
         return repository.tree_of(commit)
     with tempfile.TemporaryDirectory(prefix="perdure-exact-") as scratch:
         tree = Path(scratch, "tree")
         tree.mkdir()
         git = Git(repository.path, tree, repository.path, Path(scratch, "index"))
         git.execute("read-tree", commit)
-        rewritten = _files_with_attributes(git, files)
+        values = _attribute_values(git, files)
+        rewritten = [file for file in files if file.path in values]
         if not rewritten:
             return repository.tree_of(commit)
-        _check_out(git, [*rewritten, *(file for file in files if file.path.endswith(".gitattributes"))])
+        _check_out(git, [*rewritten, *(file for file in files if _is_attributes(file.path))])
         store = ObjectStore(repository.path / "objects")
         exact = [
             _TreeFile(file.mode, store.write_blob((tree / file.path).read_bytes()), file.path) for file in rewritten
@@ -253,21 +257,57 @@ def submodule_paths(repository: Repository, tree: str) -> tuple[str, ...]:
     return tuple(file.path for file in _list_files(repository, tree) if file.mode == _GITLINK)
 
 
+def checkout_attributes(
+    repository: Repository, tree: str, attributes: Sequence[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """Return path → values of the attributes by which a checkout of this tree writes other bytes than it holds, and of
+    `text`, for its regular files that have one.
+
+    attributes  look for these as well
+    """
+    files = _list_files(repository, tree)
+    if not any(_is_attributes(file.path) for file in files):
+        return {}
+    with tempfile.TemporaryDirectory(prefix="perdure-attributes-") as scratch:
+        git = Git(repository.path, Path(scratch), repository.path, Path(scratch, "index"))
+        git.execute("read-tree", tree)
+        return _attribute_values(git, files, (*_REWRITING_ATTRIBUTES, *attributes))
+
+
+def checkout_bytes(repository: Repository, tree: str, paths: Collection[str]) -> dict[str, bytes]:
+    """Return path → bytes that a checkout of this tree writes for these regular files of it."""
+    if not paths:
+        return {}
+    files = [file for file in _list_files(repository, tree) if file.path in paths or _is_attributes(file.path)]
+    with tempfile.TemporaryDirectory(prefix="perdure-bytes-") as scratch:
+        directory = Path(scratch, "tree")
+        directory.mkdir()
+        _check_out(Git(repository.path, directory, repository.path, Path(scratch, "index")), files)
+        return {path: (directory / path).read_bytes() for path in paths}
+
+
+def _is_attributes(path: str) -> bool:
+    """Return whether git reads attributes from this path."""
+    return os.path.basename(path) == ".gitattributes"
+
+
 def _list_files(repository: Repository, tree: str) -> list[_TreeFile]:
     """Return every file, link and submodule of a tree."""
     return [_TreeFile(mode, sha, path) for path, mode, sha in repository.list_files(tree)]
 
 
-def _files_with_attributes(git: Git, files: Iterable[_TreeFile]) -> list[_TreeFile]:
-    """Return the regular files for which one of _REWRITING_ATTRIBUTES is set, by the .gitattributes in git's index."""
-    regular = {file.path: file for file in files if file.mode.startswith("100")}
-    paths = b"".join(os.fsencode(path) + b"\0" for path in regular)
-    fields = git.execute("check-attr", "-z", "--stdin", "--cached", *_REWRITING_ATTRIBUTES, stdin=paths).names
-    unset = ("unspecified", "unset")
-    return [
-        regular[path]
-        for path in dict.fromkeys(p for p, v in zip(fields[::3], fields[2::3], strict=True) if v not in unset)
-    ]
+def _attribute_values(
+    git: Git, files: Iterable[_TreeFile], attributes: Sequence[str] = _REWRITING_ATTRIBUTES
+) -> dict[str, tuple[str, ...]]:
+    """Return path → values of these attributes and of `text`, by the .gitattributes in git's index, for each regular
+    file that has one of them."""
+    paths = [file.path for file in files if file.mode.startswith("100")]
+    asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    command = ("check-attr", "-z", "--stdin", "--cached", *attributes, "text")
+    fields = git.execute(*command, stdin=asked).stdout.split(b"\0")  # `names` leaves out a value that is empty
+    width, values = len(attributes) + 1, [os.fsdecode(value) for value in fields[2::3]]
+    by_path = {path: tuple(values[number * width : (number + 1) * width]) for number, path in enumerate(paths)}
+    return {path: row for path, row in by_path.items() if not _UNCHANGED_VALUES.issuperset(row[:-1])}
 
 
 def _check_out(git: Git, files: Iterable[_TreeFile]) -> None:

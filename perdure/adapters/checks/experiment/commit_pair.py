@@ -19,6 +19,7 @@ from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
+from perdure.adapters.git.checkouts import checkout_attributes, checkout_bytes
 from perdure.adapters.git.repository import Repository
 from perdure.models.config.repository import TestCommand
 from perdure.models.errors import InvalidRequest
@@ -31,19 +32,20 @@ class TreeLayout:
     tree     the name of the tree object
     rules    which of its paths are the test side (tests, their data, and what steers them)
     paths    all its paths, those of `overlay` with them
-    overlay  path → text of files that are written over the tree
+    overlay  path → text, or bytes, of files that are written over the tree
     env      options for the command, by the variable that takes them
     """
 
     tree: str
     rules: SideRules
     paths: Sequence[str]
-    overlay: Mapping[str, str]
+    overlay: Mapping[str, str | bytes]
     env: Mapping[str, str] = field(default_factory=dict)
 
     def with_canaries(self, canaries: Canaries) -> TreeLayout:
         """Return the same layout with the canaries' files over the tree and their options in `env`."""
-        return replace(self, paths=sorted({*self.paths, *canaries.files}), overlay=canaries.files, env=canaries.env)
+        overlay = {**self.overlay, **canaries.files}
+        return replace(self, paths=sorted({*self.paths, *canaries.files}), overlay=overlay, env=canaries.env)
 
 
 class CommitPair:
@@ -77,7 +79,9 @@ class CommitPair:
         side_paths = sorted(
             path for path in differing if self.base_side.is_side(path) or self.change_side.is_side(path)
         )
-        self.touched = (*side_paths, *self.shared_settings)
+        self._attributes_differ = any(path.rpartition("/")[2] == ".gitattributes" for path in differing)
+        side_paths += self._find_rewritten_tests()
+        self.touched = (*sorted(side_paths), *self.shared_settings)
         self._product = sorted(differing & change.entries.keys() - set(self.touched))
 
     @classmethod
@@ -133,9 +137,8 @@ class CommitPair:
     def base_tests_on_change(self, *, shared: bool = True) -> TreeLayout:
         """Return the base's test side (tests, their data, and what steers them) with the change's product files; writes
         the tree into the repository. `shared`: settings shared by tests and product are the base's, too."""
-        return self._make_layout(
-            mix_trees(self._base_tests, self.change, self.base_side, shared=shared), self.base_side
-        )
+        entries = mix_trees(self._base_tests, self.change, self.base_side, shared=shared)
+        return self._make_layout(entries, self.base_side, (self.change, self._base_tests))
 
     def without_deleted_tests(self) -> CommitPair | None:
         """Return a copy of this pair in which the base's test files lack the tests and functions that the change has
@@ -176,9 +179,8 @@ class CommitPair:
             if not self.shared_settings
             else frozenset[str]()
         )
-        return self._make_layout(
-            {path: entry for path, entry in entries.items() if path not in spared}, self.change_side
-        )
+        kept = {path: entry for path, entry in entries.items() if path not in spared}
+        return self._make_layout(kept, self.change_side, (self.base, self.change))
 
     @property
     def touched_in_change(self) -> frozenset[str]:
@@ -214,9 +216,44 @@ class CommitPair:
             ),
         )
 
-    def _make_layout(self, entries: Mapping[str, TreeEntry], rules: SideRules) -> TreeLayout:
-        """Write these entries into the repository as a tree, and return its layout."""
-        return TreeLayout(write_tree(self._repository, entries), rules, sorted(entries), {})
+    def _find_rewritten_tests(self) -> list[str]:
+        """Find the files of the test side that both commits hold, and that a checkout of one writes with other bytes
+        than a checkout of the other, by their .gitattributes."""
+        if not self._attributes_differ:
+            return []
+        same = {path: entry for path, entry in self.base.entries.items() if self.change.entries.get(path) == entry}
+        tests = {path: entry for path, entry in same.items() if self.base_side.is_side(path)}
+        return sorted(
+            self._bytes_written_otherwise(tests, self.base, write_tree(self._repository, self.change.entries))
+        )
+
+    def _bytes_written_otherwise(
+        self, entries: Mapping[str, TreeEntry], owner: CommitTree, shown: str
+    ) -> dict[str, bytes]:
+        """Return path → bytes, as a checkout of `owner` writes them, of those of these entries that a checkout of the
+        tree `shown` writes in another way, by its .gitattributes."""
+        tree = write_tree(self._repository, owner.entries)
+        own_values, shown_values = (checkout_attributes(self._repository, name) for name in (tree, shown))
+        paths = {path for path in entries if own_values.get(path) != shown_values.get(path)}
+        other_bytes = checkout_bytes(self._repository, shown, paths)
+        own_bytes = checkout_bytes(self._repository, tree, paths)
+        return {path: data for path, data in own_bytes.items() if data != other_bytes[path]}
+
+    def _make_layout(
+        self, entries: Mapping[str, TreeEntry], rules: SideRules, commits: tuple[CommitTree, CommitTree] | None = None
+    ) -> TreeLayout:
+        """Write these entries into the repository as a tree, and return its layout.
+
+        commits  the commits whose product files and whose test side these are: each file has the bytes that a checkout
+                 of its own commit writes
+        """
+        tree, overlay = write_tree(self._repository, entries), dict[str, str | bytes]()
+        if commits and self._attributes_differ:
+            sides = ({path for path in entries if rules.is_side(path) == is_side} for is_side in (False, True))
+            for commit, paths in zip(commits, sides, strict=True):
+                own = {path: entries[path] for path in paths if commit.entries.get(path) == entries[path]}
+                overlay |= self._bytes_written_otherwise(own, commit, tree)
+        return TreeLayout(tree, rules, sorted(entries), overlay)
 
 
 def find_command_runner(tree: CommitTree, test: TestCommand) -> Runner | None:

@@ -194,7 +194,7 @@ def _lay_out(
     (inode, size, times) of its read-only files, without those the test may write."""
     setting.lay_out(layout.tree, source)
     for path, text in layout.overlay.items():
-        (source / path).write_text(text)
+        (source / path).write_bytes(text.encode() if isinstance(text, str) else text)
     return _stamp_layout(layout, source, test.writes)
 
 

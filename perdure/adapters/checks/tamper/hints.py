@@ -19,7 +19,8 @@ from perdure.adapters.checks.tamper.missing_tests import (
     plus_lines,
 )
 from perdure.adapters.checks.tamper.source_tests import CHECKS, find_tests
-from perdure.adapters.checks.trees import DifferingFiles
+from perdure.adapters.checks.trees import CommitTree, DifferingFiles
+from perdure.adapters.git.checkouts import checkout_attributes
 from perdure.models.checks.report import ChangedTest, Tampering, TamperingHit
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
@@ -42,6 +43,8 @@ _STAND_INS = (
 )
 _STAND_IN_DIRECTORIES = {"node_modules", ".venv", "site-packages", ".pytest_cache", "__pycache__", "surefire-reports",
               "pytest", "_pytest", "unittest"}  # fmt: skip
+
+_TEST_DIRECTORIES = {"test", "tests", "t", "spec", "__tests__", "testdata"}
 
 _SETTING = re.compile(
     r"(?i)test|addopts|coverage|python_(files|classes|functions)|norecursedirs|\bomit\b|exclude|markers|filterwarnings"
@@ -125,7 +128,7 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence
     paths = sorted(before.changed)
     before.preload(paths)
     after.preload(paths)
-    places, changed_tests = list[TamperingHit](), list[ChangedTest]()
+    places, changed_tests = list(_attribute_hints(before, after)), list[ChangedTest]()
     try:
         for path in paths:
             places += _name_hints(before, after, path)
@@ -162,6 +165,32 @@ def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]
         yield from file.make_hint(Tampering.REPORT, "it looks at what tests it", _LOOKS_AT_TESTS, with_lost=False)
         yield from file.make_hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, with_lost=False)
         yield from file.make_hint(Tampering.COMMAND, "it may end the process", _ENDS, with_lost=False)
+
+
+def _attribute_hints(before: DifferingFiles, after: DifferingFiles) -> Iterator[TamperingHit]:
+    """Yield one hint about a .gitattributes by which tests of the base, or their data, have other bytes in a checkout
+    or an archive of the change; none where there is none such."""
+    attributes = sorted(path for path in before.changed if path.rpartition("/")[2] == ".gitattributes")
+    if not attributes:
+        return
+    old, new = (
+        checkout_attributes(files.repository, files.commit, ("filter", "export-subst")) for files in (before, after)
+    )
+    entries = CommitTree.from_commit(before.repository, before.commit).entries
+    paths = sorted(
+        path for path in {*old, *new} if path in entries and old.get(path) != new.get(path) and _is_of_tests(path)
+    )
+    if paths:
+        shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        file = _compare_lines(
+            attributes[0], before.read_text(attributes[0]) or "", after.read_text(attributes[0]) or ""
+        )
+        yield from file.make_hint(Tampering.CONFIGURATION, f"it changes the bytes of tests: {shown}")
+
+
+def _is_of_tests(path: str) -> bool:
+    """Return whether a path is of a test or its data, by its own name or that of a directory above it."""
+    return is_test_file(path) or not _TEST_DIRECTORIES.isdisjoint(path.split("/")[:-1])
 
 
 def _name_hints(before: DifferingFiles, after: DifferingFiles, path: str) -> Iterator[TamperingHit]:

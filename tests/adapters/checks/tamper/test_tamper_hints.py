@@ -76,6 +76,20 @@ def test_what_everybody_does_is_not_pointed_at(hinted: Judge, path: str, before:
     assert (found.places, found.changed_tests) == ((), ())
 
 
+@pytest.mark.parametrize("text", ["*.py eol=crlf\n", "[attr]odd ident\n* odd\n", "tests/* filter=lfs\n"])
+def test_attributes_that_change_bytes_of_tests_are_shown_with_their_lines(hinted: Judge, text: str) -> None:
+    (one,) = hinted({"tests/test_a.py": TEST, "a.py": "x = 1\n"}, {".gitattributes": text}).places
+    assert one.title == ".gitattributes: it changes the bytes of tests: tests/test_a.py"
+    assert text.split()[0] in one.evidence
+
+
+@pytest.mark.parametrize(
+    "text", ["* text=auto\n", "*.py text eol=lf\n", "*.png filter=lfs diff=lfs -text\n", "a.py ident\n"]
+)
+def test_other_attributes_are_nobody_s_business(hinted: Judge, text: str) -> None:
+    assert not hinted({"tests/test_a.py": TEST, "a.py": "x = 1\n"}, {".gitattributes": text}).places
+
+
 def test_a_test_that_asserts_something_else_is_shown_before_and_after(hinted: Judge) -> None:
     (one,) = hinted({"test_a.py": TEST}, {"test_a.py": TEST.replace("== 0", "== 1")}, "pytest").changed_tests
     assert (one.name, one.file, one.line) == ("test_zero", "test_a.py", 1)
