@@ -287,8 +287,13 @@ TEST_NAME_CHARS = 60
 CASE_MESSAGE_CHARS = 2_000
 """Of one test case's failure message; pytest's longest useful traceback, not its captured output."""
 
-JUNIT_BYTES = 32 * 1024 * 1024
-"""A report file larger than this (some 100,000 cases) is not read: parsing takes ten times its size in memory."""
+CASE_NAME_CHARS = 4_000
+"""Of one test's name, which every table of tests holds several times; a longer one is made of the test's data, and is
+kept as its beginning and a hash."""
+
+JUNIT_BYTES = 256 * 1024 * 1024
+"""A report file larger than this is not read. Honest ones hold what tests have printed; reading takes some seconds, and
+as much memory as its cases."""
 
 FAILURE_TAIL_LINES = 20
 FAILURE_TAIL_CHARS = 1_500

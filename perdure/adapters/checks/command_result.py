@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.checks.baseline import FAILING, case_key
-from perdure.adapters.checks.junit import BadReport, read_junit, read_junit_files
+from perdure.adapters.checks.junit import JUNIT_TAG_BYTES, BadReport, read_junit, read_junit_files
 from perdure.adapters.checks.report_receiver import split_documents
+from perdure.adapters.checks.report_text import clean_name, storable_text
 from perdure.adapters.checks.runners import find_test_file, reproduction_command
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.runners.rust import read_libtest_output
@@ -26,7 +27,7 @@ from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.output import flood_reason, read_tail
 from perdure.models.checks.report import CommandResult, TestCase
 from perdure.models.config.repository import TestCommand
-from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.limits import CASE_MESSAGE_CHARS, CASE_NAME_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.text import shorten
 
 TEST_TAIL_CHARS = 8_000
@@ -80,7 +81,8 @@ def make_command_result(
         output = f"{output}{report_tail}"[-TEST_TAIL_CHARS:]
     ended = _EndedCommand(test, call, finished, output)
     try:
-        ended = _EndedCommand(test, call, finished, output, _read_cases(test, call, command))
+        cases = tuple(map(_storable_case, _read_cases(test, call, command)))
+        ended = _EndedCommand(test, call, finished, output, cases)
     except BadReport as error:
         ended = _EndedCommand(test, call, finished, output, report_error=str(error))
     verdict, reason = _decide_verdict(ended)
@@ -99,6 +101,13 @@ def make_command_result(
     )
 
 
+def _storable_case(case: TestCase) -> TestCase:
+    """Return the case itself, or one without what UTF-8 cannot hold, where a text of it has that."""
+    texts = {name: getattr(case, name) for name in ("name", "file", "message", "command")}
+    storable_texts = {name: storable_text(text) for name, text in texts.items()}
+    return case if storable_texts == texts else case.model_copy(update=storable_texts)
+
+
 def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) -> tuple[TestCase, ...]:
     """Read the test cases from the report that a command left: JUnit files, `go test` events, or the output of `cargo
     test`.
@@ -110,6 +119,8 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
     """
 
     def reproduce(name: str) -> str:
+        if len(name) > CASE_NAME_CHARS:  # its runner knows it by another one
+            return ""
         script = reproduction_command(call, test.command, TestCase(name=name, outcome=""))
         return f"cd {shlex.quote(test.directory)} && {script}" if script and test.directory else script
 
@@ -233,9 +244,9 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
         dict[tuple[str, str], str](),
         list[tuple[str, str, str]](),
     )
-    ended_packages = 0
+    ended_packages, failed_packages = 0, set[str]()
     for event in _load_events(path):
-        event_key = str(event.get("Package", "")), str(event.get("Test", ""))
+        event_key = clean_name(str(event.get("Package", ""))), clean_name(str(event.get("Test", "")))
         action = event.get("Action")
         ended_packages += action in _OUTCOMES and not event_key[1]
         if action == "run":
@@ -244,12 +255,14 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
             outputs[event_key] = (outputs.get(event_key, "") + str(event.get("Output", "")))[-CASE_MESSAGE_CHARS:]
         elif action in _OUTCOMES and event_key[1]:
             open_tests.pop(event_key, None)
+            if action == "pass":
+                outputs.pop(event_key, None)
             ended.append((*event_key, _OUTCOMES[action]))
-        elif action == "fail" and not any(
-            package == event_key[0] and outcome == "failed" for package, _, outcome in ended
-        ):
+            if action == "fail":
+                failed_packages.add(event_key[0])
+        elif action == "fail" and event_key[0] not in failed_packages:
             ended.append((*event_key, "errored"))
-        if len(ended) > JUNIT_CASES:
+        if max(len(ended) + len(open_tests), len(outputs)) > JUNIT_CASES:
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
     if not ended_packages:
         raise BadReport("the report tells the end of no package")
@@ -263,16 +276,18 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
 def read_go_output(path: Path, max_chars: int) -> str:
     """Return the last `max_chars` characters of what Go and its tests printed, from a file of `go test -json` events;
     empty where that is missing, too large or cannot be read."""
+    output = ""
     try:
-        output = "".join(str(event.get("Output", "")) for event in _load_events(path))
+        for event in _load_events(path):
+            output = (output + str(event.get("Output", "")))[-max_chars:]
     except BadReport:
         return ""
-    return output[-max_chars:]
+    return storable_text(output)[-max_chars:]
 
 
 def _load_events(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a file of events, one JSON object a line, and return an iterator over them; other lines are left out, but
-    for those by which Go says that a package did not build, which become `fail` events.
+    """Yield the events of a file, one JSON object a line, which is read as the events are asked for. Other lines are
+    left out, but for those by which Go says that a package did not build, which become `fail` events.
 
     Raises BadReport where the file is missing, a link, larger than JUNIT_BYTES, or unreadable.
     """
@@ -281,10 +296,12 @@ def _load_events(path: Path) -> Iterator[dict[str, Any]]:
             raise BadReport("no report was written")
         if path.stat().st_size > JUNIT_BYTES:
             raise BadReport(f"the report is larger than {JUNIT_BYTES // 1024**2} MiB")
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            while line := file.readline(JUNIT_TAG_BYTES):
+                if event := _parse_event(line):
+                    yield event
     except OSError as error:
         raise BadReport(f"the report cannot be read: {error}") from None
-    return filter(None, map(_parse_event, lines))
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:
@@ -293,7 +310,7 @@ def _parse_event(line: bytes) -> dict[str, Any] | None:
     A line in which Go says that a package did not build, which is no JSON, becomes a `fail` event of that package.
     """
     try:
-        event = json.loads(line)
+        event = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError):  # what a build says stands between the events
         broken = _BROKEN.match(line)
         return {"Action": "fail", "Package": broken[1].decode(errors="replace")} if broken else None

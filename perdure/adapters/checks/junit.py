@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -19,6 +20,7 @@ from xml.parsers import expat
 
 import junitparser
 
+from perdure.adapters.checks.report_text import clean_message, clean_name, iter_xml
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
@@ -33,7 +35,9 @@ JUNIT_TAG_BYTES = 4 * 1024 * 1024
 not."""
 
 
-_CHUNK = 64 * 1024
+CASE_SECONDS = 10.0**7
+"""The longest time of a test that is believed, a hundred days: no command may take as long."""
+
 _RESULTS = ("error", "skipped", "failure")
 
 
@@ -46,20 +50,20 @@ def iter_testcases(path: Path) -> Iterator[ET.Element]:
     texts the beginning and the end are kept.
 
     Raises BadReport where the file is missing, a link, too large, unreadable, nested too deep, or not JUnit, or defines
-    entities, which no report needs.
+    entities, which no report needs. Characters that XML cannot hold are no reason: they are escaped in names, and left
+    out of messages.
     """
     try:
         if path.is_symlink() or not path.is_file():
             raise BadReport("no report was written")
         if path.stat().st_size > JUNIT_BYTES:
             raise BadReport(f"the report is larger than {JUNIT_BYTES // 1024**2} MiB")
-        with path.open("rb") as file:
-            reader = _TestcaseParser()
-            while data := file.read(_CHUNK):
-                reader.parse(data)
-                yield from reader.take_ready()
-            reader.close()
+        reader = _TestcaseParser()
+        for data in iter_xml(path):
+            reader.parse(data)
             yield from reader.take_ready()
+        reader.close()
+        yield from reader.take_ready()
     except expat.ExpatError as error:
         raise BadReport(f"the report is not valid XML: {error}") from None
     except (OSError, ValueError, LookupError) as error:
@@ -88,7 +92,7 @@ class _TestcaseParser:
     """Expat's events, put together to elements as they end."""
 
     def __init__(self) -> None:
-        self._parser = expat.ParserCreate()
+        self._parser = expat.ParserCreate("utf-8")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_element
         self._parser.EndElementHandler = self._end_element
@@ -130,9 +134,9 @@ class _TestcaseParser:
         outer = self._open[-1] if self._open else None
         element = None
         if tag == "testcase":
-            element = ET.Element(tag, attributes)
+            element = ET.Element(tag, {name: clean_name(value) for name, value in attributes.items()})
         elif tag in _RESULTS and outer is not None and outer.tag == "testcase" and outer.find(tag) is None:
-            element = ET.SubElement(outer, tag, attributes)
+            element = ET.SubElement(outer, tag, {name: clean_message(value) for name, value in attributes.items()})
             self._text = _TrimmedText()
         self._open.append(element)
 
@@ -145,7 +149,7 @@ class _TestcaseParser:
         if element.tag == "testcase":
             self._ready.append(element)
         else:
-            element.text, self._text = str(self._text or ""), None
+            element.text, self._text = clean_message(str(self._text or "")), None
 
     def _add_characters(self, data: str) -> None:
         if self._text is not None and self._open[-1] is not None:
@@ -305,9 +309,14 @@ def _group_name(file: str, classname: str) -> str:
     return f"{file}::{inner[1:].replace('.', '::')}" if inner.startswith(".") and inner != classname else file
 
 
+_THOUSANDS = re.compile(r",(?=\d{3}[,.])")
+
+
 def _parse_number(text: str | None) -> float:
-    """Return the number in an attribute; 0.0 where it is absent or no number."""
+    """Return the number of seconds in an attribute (`1,234.5` as Java writes it, too); 0.0 where it is absent, or no
+    time of a test: no number, negative, not finite or over CASE_SECONDS."""
     try:
-        return float(text or 0)
+        seconds = float(_THOUSANDS.sub("", text or "0"))
     except ValueError:
         return 0.0
+    return seconds if 0 <= seconds <= CASE_SECONDS else 0.0

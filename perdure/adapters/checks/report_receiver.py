@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
+import mmap
 import os
+import re
 import select
 import stat
 import struct
@@ -22,6 +25,7 @@ from perdure.models.limits import JUNIT_BYTES
 
 _CHUNK = 64 * 1024
 _PROLOG = b"<?xml "
+_PROLOG_OR_SECTION = re.compile(rb"<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?xml ", re.DOTALL)
 _LINKED, _CLOSED, _OPEN = 0x4, 0x8, 0x20
 _EVENT = struct.Struct("iIII")
 
@@ -153,7 +157,9 @@ class ClosedReport(_ReportReceiver):
                 self._open_count += bool(mask & _OPEN)
                 self._close_count += bool(mask & _CLOSED)
                 if mask & _CLOSED and self._close_count == 1:
-                    self._copy.write_bytes(os.pread(self._report_fd, JUNIT_BYTES + 1, 0))
+                    with self._copy.open("wb") as copy:
+                        for position in range(0, JUNIT_BYTES + 1, _CHUNK):
+                            copy.write(os.pread(self._report_fd, min(_CHUNK, JUNIT_BYTES + 1 - position), position))
 
     def close(self) -> None:
         """Stop as every receiver does, and remove the copy unless the report was opened once and closed once, and its
@@ -168,17 +174,20 @@ def split_documents(report: Path) -> list[Path]:
     """Return the JUnit documents in a received report, in the order they came.
 
     Where there are several, each is written to a file of its own beside the report (`<report>.0`, …); otherwise, and
-    where it cannot be read or split, the report itself is returned.
+    where it cannot be read or split, the report itself is returned. A document that a test has printed stands in a
+    section of text, and is none.
     """
     try:
-        data = report.read_bytes()
-    except OSError:
+        with report.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            starts = [match.start() for match in _PROLOG_OR_SECTION.finditer(data) if match[0] == _PROLOG]
+            if len(starts) < 2 or data[: starts[0]].strip():
+                return [report]
+            files = []
+            for number, (start, end) in enumerate(itertools.pairwise([*starts, len(data)])):
+                files.append(report.with_name(f"{report.name}.{number}"))
+                with files[-1].open("wb") as copy:
+                    for position in range(start, end, _CHUNK):
+                        copy.write(data[position : min(position + _CHUNK, end)])
+            return files
+    except (OSError, ValueError):
         return [report]
-    parts = data.split(_PROLOG)
-    if len(parts) < 3 or parts[0].strip():
-        return [report]
-    files = []
-    for number, part in enumerate(parts[1:]):
-        files.append(report.with_name(f"{report.name}.{number}"))
-        files[-1].write_bytes(_PROLOG + part)
-    return files

@@ -25,6 +25,7 @@ from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
+from perdure.models.limits import CASE_NAME_CHARS
 from perdure.text import shorten
 
 TEST_SCRIPT_BYTES = 100_000
@@ -165,7 +166,7 @@ async def _prepare_invocation(
     """Make an empty directory for reports below `log_dir`, and return it with the command's invocation, as a whole or
     for one test alone. Nothing is run, and the invocation's files are not written yet.
 
-    The invocation is None where that test cannot be selected, or its name makes the script longer than
+    The invocation is None where that test cannot be selected, its name was cut, or makes the script longer than
     TEST_SCRIPT_BYTES.
     """
     reports = await in_thread(_make_empty_directory, place.log_dir, f"reports-{label}-")
@@ -175,6 +176,8 @@ async def _prepare_invocation(
     call = call.with_host_paths(shown_at, reports)
     if case is None:
         return reports, call
+    if len(case.name) > CASE_NAME_CHARS:  # the beginning of it: its runner knows it by another one
+        return reports, None
     narrowed = narrow_to_test(call, test.command, case, place.env)
     return reports, narrowed if narrowed is not None and len(narrowed.script.encode()) <= TEST_SCRIPT_BYTES else None
 

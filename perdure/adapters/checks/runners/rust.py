@@ -17,13 +17,17 @@ from perdure.adapters.checks.junit import BadReport
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner
 from perdure.adapters.system.bounded import read_beginning, read_toml
 from perdure.models.checks.report import TestCase
-from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_CASES
 from perdure.text import shorten
+
+LIBTEST_BYTES = 32 * 1024 * 1024
+"""Of what `cargo test` prints, whose lines are held together: half a million tests. What passing tests print is not in
+it."""
 
 _SUITE_START = re.compile(r"^running (\d{1,9}) tests?$")
 _TEST_START = re.compile(r"^test (.{1,1000}?)(?: - should panic)? \.\.\. ")
 _TEST_OUTCOME = re.compile(r"(?:^|\s)(ok|FAILED|ignored(?:, .*)?)$")
-_SUITE_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+_SUITE_TOTALS = re.compile(r"^test result: \w+\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _FAILURE_HEAD = re.compile(r"^---- (.{1,1000}?) stdout ----$")
 _PROGRAM_LINE = re.compile(rb"^ {3,8}(?:Running (?:unittests )?(\S{1,500}) \(.{1,1000}\)|Doc-tests \S+)$", re.MULTILINE)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}m")
@@ -67,10 +71,10 @@ def _cut_off_case(file: str) -> TestCase:
 
 def _read_text(path: Path) -> str:
     """Return a file's text without colours; empty where there is none. Raises BadReport where it is larger than
-    JUNIT_BYTES or unreadable."""
+    LIBTEST_BYTES or unreadable."""
     try:
-        if path.stat().st_size > JUNIT_BYTES:
-            raise BadReport(f"its output is larger than {JUNIT_BYTES // 1024**2} MiB")
+        if path.stat().st_size > LIBTEST_BYTES:
+            raise BadReport(f"its output is larger than {LIBTEST_BYTES // 1024**2} MiB")
         return _COLOURS.sub(b"", path.read_bytes()).decode(errors="replace")
     except FileNotFoundError:
         return ""
@@ -83,14 +87,15 @@ def _program_blocks(text: str) -> Iterator[list[str]]:
 
     Such a line begins a new block only where the block before has its totals: tests may print one, too.
     """
-    block = list[str]()
+    block, has_totals = list[str](), True
     for line in text.split("\n"):
-        if _SUITE_START.match(line) and (not block or any(_SUITE_TOTALS.match(earlier) for earlier in block)):
+        if has_totals and _SUITE_START.match(line):
             if block:
                 yield block
-            block = [line]
+            block, has_totals = [line], False
         elif block:
             block.append(line)
+            has_totals = has_totals or _SUITE_TOTALS.match(line) is not None
     if block:
         yield block
 
@@ -153,11 +158,11 @@ def _program_sources(cargo_output: Path, root: Path) -> list[str]:
     """Return the source file of each program that cargo ran, in order, as cargo's own lines name it; an empty name for
     doctests, whose own names begin with their files.
 
-    No source at all where the output cannot be read; only its first JUNIT_BYTES are looked at.
+    No source at all where the output cannot be read; only its first LIBTEST_BYTES are looked at.
     """
     try:
         with cargo_output.open("rb") as file:
-            text = _COLOURS.sub(b"", file.read(JUNIT_BYTES))
+            text = _COLOURS.sub(b"", file.read(LIBTEST_BYTES))
     except OSError:
         return []
     return [
