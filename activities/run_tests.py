@@ -9,6 +9,7 @@ Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -273,8 +274,8 @@ def _judge_missing_tests(
 
 def _environment_key(session: WorkspaceSession, tree: str) -> str:
     """Return the key of all that results on this tree depend on: commands, setup and its search path, the package cache
-    (which is named after the repository), the sandbox's grade, and the contents of files that setup copied from a
-    checkout. Ports differ between deliveries and are not in it."""
+    (which is named after the repository), the sandbox's grade, the base's tags, and the contents of files that setup
+    copied from a checkout. Ports differ between deliveries and are not in it."""
     setup = session.contract.config.setup
     copied = [session.workspace.path / name for name in setup.copy_files]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]
@@ -282,6 +283,7 @@ def _environment_key(session: WorkspaceSession, tree: str) -> str:
         setup.model_dump_json(),
         read_binds(session.directory).model_dump_json(),
         str(session.sandbox.grade),
+        json.dumps(session.vault.tags(session.contract.base_sha), sort_keys=True),
     )
     return environment_key(tree, session.contract.config.test or (), *surroundings, *contents)
 

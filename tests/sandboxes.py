@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
-from perdure.adapters.repository.setup import dependency_directories
+from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
@@ -26,6 +26,12 @@ BARE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """For suites that use none of the plug-ins installed beside our own tests: loading them costs more than the suite."""
 
 NO_FILE = Path("/nonexistent/config.toml")
+
+
+def dependency_directories(tree: Path) -> tuple[str, ...]:
+    """Directories that setup fills, as a delivery's record would name them."""
+    found = (path for name in DEPENDENCIES for path in tree.glob(f"**/{name}"))
+    return tuple(sorted(str(path.relative_to(tree)) for path in found if len(path.relative_to(tree).parts) <= 3))
 
 
 class Bench:

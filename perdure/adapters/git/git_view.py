@@ -9,13 +9,16 @@ and is packed once for all deliveries of that branch; a later base adds one smal
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.git.command import Git
+from perdure.adapters.git.command import Git, redact
 from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import GitView
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import boot_id, hold_timed_lock, write_whole
 
 GIT_VIEW_PACKS = 50
@@ -24,9 +27,10 @@ object."""
 
 
 def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView:
-    """Update the delivery's view, so that it shows the worktree's HEAD as `branch` and `base_sha` as the origin's
-    `base`, and return it. Takes a few milliseconds and starts no git when nothing moved; otherwise packs and refs of
-    the view, and the history shared by all views of the base branch, are written under their locks.
+    """Update the delivery's view, so that it shows the worktree's HEAD as `branch`, `base_sha` as the origin's `base`,
+    and the tags that are reachable from either, and return it. Takes a few milliseconds and starts no git when nothing
+    moved; otherwise packs and refs of the view, and the history shared by all views of the base branch, are written
+    under their locks.
 
     Raises WorkspaceLost when the workspace has no record, LockBusy when a lock is not free in time, GitError when the
     vault lacks a commit.
@@ -38,12 +42,26 @@ def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> 
     stamp = "\n".join((str(history), base_sha, head, branch, boot_id()))  # its small files are not synced
     if _read_or_empty(shown / "perdure-view") != stamp:
         with workspace.lock_worktree() as lock_fd:
-            _write_skeleton(shown, history)
-            _write_pack(workspace.vault, shown / "objects", [head], [base_sha], lock_fd)
-            _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha})
+            _write_skeleton(shown, history, workspace.vault.url)
+            tags = {f"refs/tags/{name}": sha for name, sha in workspace.vault.tags(head, base_sha).items()}
+            _write_pack(workspace.vault, shown / "objects", [head, *tags.values()], [base_sha], lock_fd)
+            _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha, **tags})
             (shown / "worktrees" / admin.name).mkdir(parents=True, exist_ok=True)
             write_whole(shown / "perdure-view", stamp.encode())
     return GitView(vault_path=workspace.vault.path, view_path=shown, history=history, admin=admin)
+
+
+def copy_for_setup(workspace: Workspace, view: GitView) -> GitView:
+    """Copy a delivery's view, with the worktree's HEAD and index, for setup to write to, and return the copy; one from
+    before is removed.
+
+    Nothing of ours reads it afterwards, and no later command sees it: setup may leave hooks, filters and links there.
+    """
+    copy = workspace.private / "setup.git"
+    remove_path(copy)
+    shutil.copytree(view.view_path, copy)
+    admin = shutil.copytree(view.admin, copy / "worktrees" / view.admin.name, dirs_exist_ok=True)
+    return replace(view, view_path=copy, admin=admin, writable=True)
 
 
 def _update_history(vault: Vault, base: str, base_sha: str) -> Path:
@@ -73,11 +91,14 @@ def _update_history(vault: Vault, base: str, base_sha: str) -> Path:
     return root / "objects"
 
 
-def _write_skeleton(shown: Path, history: Path) -> None:
-    """Write the directories and small files of a view's repository. It finds other objects in `history`."""
+def _write_skeleton(shown: Path, history: Path, url: str) -> None:
+    """Write the directories and small files of a view's repository. It finds other objects in `history`, and names
+    `url`, without credentials, as its origin, as a clone does: addresses of submodules can be relative to it."""
+    origin = redact(url).replace("\\", "\\\\").replace('"', '\\"')
+    remote = f'[remote "origin"]\n\turl = "{origin}"\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
     for directory in ("objects/info", "objects/pack", "refs"):
         (shown / directory).mkdir(parents=True, exist_ok=True)
-    (shown / "config").write_text(BARE)
+    (shown / "config").write_text(BARE + remote)
     (shown / "HEAD").write_text("ref: refs/heads/none\n")
     (shown / "objects/info/alternates").write_text(f"{history}\n")
 

@@ -35,6 +35,10 @@ _AWAY = re.compile(r"error: (408|429|5\d\d)|rate limit|abuse detection", re.IGNO
 _UNKNOWN_HOST = re.compile(r"could not resolve host", re.IGNORECASE)
 """A message about a name without an address: misspelt, or looked up while the network is away."""
 
+_INCOMPLETE = re.compile("lazy fetching disabled|shallow roots are not allowed to be updated")
+"""Messages about a repository that is not all there: files that are fetched when they are needed, and no old commits.
+The second one comes as a warning."""
+
 _REDIRECT = re.compile(r"^warning: redirecting to (\S+)", re.MULTILINE)
 
 
@@ -75,6 +79,16 @@ def remote_refs(url: str, keys: Keyring = NO_KEYS) -> list[str]:
     return [line.partition("\t")[2] for line in lines if not line.startswith("ref: ")]
 
 
+def remote_tags(url: str, keys: Keyring = NO_KEYS) -> dict[str, tuple[str, str]]:
+    """Return a remote's tags by name, each with its object and the object that it stands for in the end.
+
+    Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
+    """
+    lines = [line.partition("\t") for line in _list_remote(url, keys, "refs/tags/*").text.splitlines()]
+    shas = {ref.removeprefix("refs/tags/"): sha for sha, _, ref in lines if ref.startswith("refs/tags/")}
+    return {name: (sha, shas.get(f"{name}^{{}}", sha)) for name, sha in shas.items() if not name.endswith("^{}")}
+
+
 def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
     """Return the commit of a branch on the remote, None when it does not exist there. Raises ForgeRefused or
     ForgeUnavailable."""
@@ -91,6 +105,14 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     busy_lines = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
     message = next(iter(busy_lines), main_line(error.stderr)) or error.what
     where = redact(url)
+    if incomplete := _INCOMPLETE.search(error.stderr):
+        kind, lacks = (
+            ("partial", "files") if incomplete[0].startswith("lazy") else ("shallow", "commits before its oldest")
+        )
+        fix = "name the repository that it was cloned from" + (
+            ", or: git fetch --unshallow" if kind == "shallow" else ""
+        )
+        return ForgeRefused(f"the repository is a {kind} clone, in which {lacks} are missing", where=where, fix=fix)
     if isinstance(error, GitLimitExceeded):
         fix = "check the address; a repository this large does not fit here"
         return ForgeRefused(f"the remote is left: {message}", where=where, fix=fix)

@@ -10,15 +10,16 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
+from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.git.objects import ObjectStore
-from perdure.adapters.git.remote import Heads, remote_failure, remote_heads
+from perdure.adapters.git.remote import Heads, remote_failure, remote_heads, remote_tags
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
 from perdure.adapters.system.files import hold_timed_lock, sync_directory, write_whole
 from perdure.adapters.system.home import Home
@@ -114,7 +115,8 @@ class Vault(Repository):
             yield lock_fd
 
     def fetch(self, branch: str | None = None, heads: Heads | None = None) -> tuple[str, str]:
-        """Fetch one branch from the remote (None: its default branch) and return (the branch's name, its commit).
+        """Fetch one branch from the remote (None: its default branch), and the tags of commits that the vault then has;
+        return (the branch's name, its commit).
 
         heads  the remote's branches, where they have just been fetched
 
@@ -130,7 +132,21 @@ class Vault(Repository):
         sha = self.fetch_branch(name)
         if sha is None:
             raise InvalidRequest(f"base: there is no branch {name} any more", where=redact(self.url))
+        self._fetch_tags()
         return name, sha
+
+    def fetch_checkout(self) -> tuple[str, str]:
+        """Fetch what a checkout on this host has as its HEAD, and its tags, and return (the name of its branch; `HEAD`
+        where it is on none, its commit); of a shallow one as much history as it has. Raises ForgeRefused where it is
+        damaged or lacks files."""
+        with hold_timed_lock(self.path / "perdure-fetch.lock") as lock_fd:
+            try:
+                self._fetch_refs({_tracking_ref("HEAD"): "HEAD"}, lock_fd, options=("--update-shallow",))
+            except GitError as error:
+                raise remote_failure(self.url, error) from error
+        self._fetch_tags()
+        branch = foreign_git(Path(self.url)).execute("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
+        return branch or "HEAD", self.git.text("rev-parse", _tracking_ref("HEAD"))
 
     def fetch_branch(self, name: str) -> str | None:
         """Fetch a branch into `refs/remotes/origin/…` and return its commit; None when the remote has none of that
@@ -145,15 +161,15 @@ class Vault(Repository):
         ) as lock_fd:  # its own: a slow line must not stop other workspaces
             try:
                 try:
-                    self._fetch_ref(name, lock_fd)
+                    self._fetch_refs({_tracking_ref(name): f"refs/heads/{name}"}, lock_fd)
                 except GitError as error:
                     if "cannot lock ref" in error.stderr:
                         self._delete_conflicting_refs(name)
-                        self._fetch_ref(name, lock_fd)
+                        self._fetch_refs({_tracking_ref(name): f"refs/heads/{name}"}, lock_fd)
                     elif "did not send all necessary objects" in error.stderr:
                         # Its check of everything reachable met a worktree that was just being made or removed.
                         with self.lock() as metadata_fd:
-                            self._fetch_ref(name, lock_fd, metadata_fd)
+                            self._fetch_refs({_tracking_ref(name): f"refs/heads/{name}"}, lock_fd, metadata_fd)
                     else:
                         raise
             except GitError as error:
@@ -162,15 +178,66 @@ class Vault(Repository):
                 raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
             return self.read_ref(_tracking_ref(name))
 
-    def _fetch_ref(self, name: str, *lock_fds: int) -> None:
-        """Run the fetch of one branch, with the owner's git and the keys' credential, after removing a stale lock of
-        its ref; git inherits the locks in `lock_fds`. The caller holds the lock for fetches. Raises GitError."""
-        self.remove_stale_locks(_tracking_ref(name))
-        refspec = f"+refs/heads/{name}:{_tracking_ref(name)}"
-        credential = self.keys.credential(self.url)
-        self.git.for_owner().execute(
-            "fetch", *_FETCH_OPTIONS, "--", self.url, refspec, lock_fds=lock_fds, credential=credential
-        )
+    def tags(self, *commits: str) -> dict[str, str]:
+        """Return the remote's tags that are reachable from any of these commits, by name, each with its object, as they
+        were when a branch was fetched last."""
+        names: dict[str, str] = {}
+        for commit in dict.fromkeys(commits):
+            listed = self.git.text("for-each-ref", "--format=%(objectname) %(refname)", f"--merged={commit}", _TAGS)
+            names |= {ref.removeprefix(_TAGS): sha for sha, ref in (line.split(" ", 1) for line in listed.splitlines())}
+        return names
+
+    def _fetch_tags(self) -> None:
+        """Bring the tags in the vault to what the remote has now: those of commits that are in the vault, for a tag of
+        another commit would bring its history. Waits for other fetches into this vault.
+
+        They lie below _TAGS and not in refs/tags, where git would prefer one that is named like a branch. Raises
+        ForgeRefused when the remote refuses; ForgeUnavailable when it does not answer.
+        """
+        listed = remote_tags(self.url, self.keys)
+        kinds = self._object_kinds(commit for _, commit in listed.values())
+        with hold_timed_lock(self.path / "perdure-fetch.lock") as lock_fd:
+            wanted = {_TAGS + name: sha for name, (sha, commit) in listed.items() if kinds[commit] == "commit"}
+            known = self.refs(_TAGS)
+            self._update_refs([f"delete {ref}" for ref in known.keys() - wanted.keys()])
+            moved = {ref: sha for ref, sha in wanted.items() if known.get(ref) != sha}
+            kinds = self._object_kinds(moved.values())
+            self._update_refs([f"update {ref} {sha}" for ref, sha in moved.items() if kinds[sha] != "missing"])
+            missing = [ref for ref, sha in moved.items() if kinds[sha] == "missing"]
+            try:
+                self._fetch_refs({ref: f"refs/tags/{ref.removeprefix(_TAGS)}" for ref in missing}, lock_fd)
+            except GitError as error:
+                if "couldn't find remote ref" not in error.stderr:  # it was deleted meanwhile: the next fetch knows
+                    raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
+
+    def _object_kinds(self, names: Iterable[str]) -> dict[str, str]:
+        """Return what each of these objects is in the vault: `commit`, `tag`, …; `missing`: it is not there."""
+        stdin = "".join(f"{name}\n" for name in names).encode()
+        lines = self.git.execute("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=stdin).text.splitlines()
+        return dict(line.split() for line in lines)
+
+    def _update_refs(self, lines: Iterable[str]) -> None:
+        """Change refs by these lines of `update-ref --stdin`, all or none, under the vault's lock, after removing stale
+        locks of theirs. Nothing is done without lines."""
+        if lines := list(lines):
+            with self.lock() as lock_fd:
+                for line in lines:
+                    self.remove_stale_locks(line.split()[1])
+                self.git.execute("update-ref", "--stdin", stdin="\n".join([*lines, ""]).encode(), lock_fds=(lock_fd,))
+
+    def _fetch_refs(self, refs: Mapping[str, str], *lock_fds: int, options: Sequence[str] = ()) -> None:
+        """Fetch refs of the remote, each into the vault's ref that is its key, with the owner's git and the keys'
+        credential, after removing stale locks of theirs; git inherits the locks in `lock_fds`. Nothing is done without
+        refs. The caller holds the lock for fetches. Raises GitError, also where the remote has no complete history."""
+        for ref in refs:
+            self.remove_stale_locks(ref)
+        refspecs = "".join(f"+{source}:{ref}\n" for ref, source in refs.items()).encode()
+        command = ("fetch", *_FETCH_OPTIONS, *options, "--stdin", "--", self.url)
+        if refs:
+            credential = self.keys.credential(self.url)
+            done = self.git.for_owner().execute(*command, stdin=refspecs, lock_fds=lock_fds, credential=credential)
+            if "shallow roots" in done.stderr:
+                raise GitError(command, done.returncode, done.stderr)
 
     def _delete_conflicting_refs(self, name: str) -> None:
         """Delete the fetched branches that cannot exist beside this one, under the vault's lock: `a` was deleted on the
@@ -236,6 +303,9 @@ class Vault(Repository):
             return False
         self.repack(into_one=has_many_packs)
         return True
+
+
+_TAGS = "refs/origin/tags/"
 
 
 def _tracking_ref(branch: str) -> str:

@@ -9,20 +9,96 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.foreign_repository import foreign_git
+from perdure.adapters.git.git_view import copy_for_setup, update_view
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.detect import DEPENDENCIES
-from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
+from perdure.adapters.system.directories import remove_path
+from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.opened_files import OpenedFiles, watch_opened_files
 from perdure.adapters.system.output import flood_reason, follow_lines, last_lines, missing_command, read_tail
 from perdure.adapters.system.threads import in_thread
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import SetupFailed
 from perdure.models.limits import FAILURE_TAIL_CHARS
 
 _DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
+
+
+@dataclass(frozen=True)
+class SetupBranch:
+    """The branches that git shows to setup: `base` of the origin at `base_sha`, and the worktree's HEAD as `branch`."""
+
+    base: str
+    base_sha: str
+    branch: str
+
+
+async def run_setup_in_workspace(
+    sandbox: Sandbox,
+    workspace: Workspace,
+    branch: SetupBranch,
+    commands: Sequence[str],
+    timeout_s: float,
+    log_dir: Path,
+    on_line: Callable[[str], None],
+    *,
+    inside: Path | None,
+    reach: Reach,
+    lock: Path | None = None,
+    fence: Callable[[], None] = lambda: None,
+    watched: Iterable[str] = (),
+) -> OpenedFiles:
+    """Run setup as `prepare` and `perdure init` do: the commands as in `run_setup`, with a repository of their own to
+    read and write; then undo what they did to tracked files, and make git ignore directories of dependencies. Return
+    what the commands opened in the directories `watched`.
+
+    Raises what `run_setup` raises, and after the commands, too, what `fence` raises.
+    """
+    view = await in_thread(update_view, workspace, branch.base, branch.base_sha, branch.branch)
+    view = await in_thread(copy_for_setup, workspace, view)
+    with _point_git_at(view, workspace.path, sandbox.grade):
+        async with watch_opened_files(workspace.path, watched) as opened:
+            await run_setup(
+                sandbox,
+                workspace.path,
+                commands,
+                timeout_s,
+                log_dir,
+                on_line,
+                inside=inside,
+                git_dir=view,
+                reach=reach,
+                lock=lock,
+                fence=fence,
+            )
+    fence()
+    await in_thread(ignore_dependencies, workspace.path)
+    await in_thread(workspace.reset_tracked_files)
+    return opened
+
+
+@contextmanager
+def _point_git_at(view: GitView, worktree: Path, grade: SandboxGrade) -> Iterator[None]:
+    """Let a worktree's `.git` name the copy for setup while the block runs, in the grades that show nothing in another
+    place; then name the vault again, whatever commands have put there."""
+    pointer = worktree / ".git"
+    original = pointer.read_bytes()
+    try:
+        if grade is not SandboxGrade.FULL:
+            write_whole(pointer, f"gitdir: {view.admin}\n".encode(), mode=0o644, sync=False)
+        yield
+    finally:
+        if grade is not SandboxGrade.FULL:
+            remove_path(pointer)
+            write_whole(pointer, original, mode=0o644)
 
 
 async def run_setup(
@@ -34,6 +110,7 @@ async def run_setup(
     on_line: Callable[[str], None],
     *,
     inside: Path | None = None,
+    git_dir: GitView | None = None,
     env: Mapping[str, str] | None = None,
     reach: Reach = EVERYWHERE,
     lock: Path | None = None,
@@ -44,6 +121,7 @@ async def run_setup(
 
     on_line  called with each command and each line of its output
     inside   the path at which the commands see the worktree; None: its own
+    git_dir  the repository that `.git` points to; None: none
     env      added to the sandbox's own small environment
     reach    the hosts that the commands may reach
     lock     a file that the sandbox holds locked while a command lives; None: none
@@ -67,6 +145,7 @@ async def run_setup(
             timeout_s=max(0.1, deadline - loop.time()),
             network=True,
             reach=reach,
+            git_dir=git_dir,
             env=env or {},
             lock=lock,
             fence=fence,
@@ -76,11 +155,6 @@ async def run_setup(
         await in_thread(finished.raise_for_failure, command, f"[setup] {script}")
         if finished.exit_code != 0:
             raise _setup_error(script, finished, await in_thread(read_tail, log, FAILURE_TAIL_CHARS), timeout_s)
-
-
-def dependency_directories(tree: Path) -> tuple[str, ...]:
-    """Return the directories that setup filled, relative to the tree; agent and tests see them read-only."""
-    return tuple(sorted(str(path.relative_to(tree)) for path in _find_dependencies(tree, _DEPTH)))
 
 
 def _setup_error(script: str, finished: SandboxResult, output: str, timeout_s: float) -> SetupFailed:

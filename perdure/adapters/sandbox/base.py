@@ -25,18 +25,21 @@ from perdure.models.errors import SandboxUnavailable, WorkCutOff
 
 @dataclass(frozen=True)
 class GitView:
-    """The repository that commands see where `.git` points (perdure.adapters.git.git_view); all of it read-only.
+    """The repository that commands see where `.git` points (perdure.adapters.git.git_view).
 
     vault_path  the vault's path, as it is written in the worktree's `.git`
     view_path   the repository that is shown there
-    history     the object store it borrows from, shown at its own path
-    admin       the worktree's own directory in the vault: its HEAD and index
+    history     the object store it borrows from, shown read-only at its own path
+    admin       the worktree's own directory: its HEAD and index; shown where the vault has it
+    writable    for setup alone: view and admin are copies that commands may write to. The weaker grades show nothing
+                elsewhere: there `.git` has to name `admin` while commands run
     """
 
     vault_path: Path
     view_path: Path
     history: Path
     admin: Path
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class SandboxCommand:
     shared           paths relative to the worktree, shown read-only from the real worktree (setup's .venv,
                      node_modules)
     read_only_paths  paths relative to `source`, shown read-only however writable the rest is; grade `full` alone can
-    git_dir          what `.git` points to, shown read-only so that `git log` and `git diff` work: a view of the vault,
-                     or a repository as it is; None: no git inside
+    git_dir          what `.git` points to, shown so that `git log` and `git diff` work: a view of the vault, or a
+                     repository as it is, read-only; None: no git inside
     writable         whether the working directory may be written to
     network          only for setup, which runs before any model call: hosts outside, by a proxy; the whole network in
                      weaker grades

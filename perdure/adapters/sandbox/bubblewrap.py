@@ -262,18 +262,15 @@ def tmpfs_mounts() -> Iterator[str]:
 
 
 def _git_mounts(git_dir: Path | GitView | None) -> Iterator[str]:
-    """Yield bwrap's options that show what `.git` points to, read-only: a view in the vault's place, or a repository as
-    it is; none for None."""
+    """Yield bwrap's options that show what `.git` points to: a view in the vault's place, read-only unless it is a copy
+    for setup, or a repository as it is, read-only; none for None."""
     if isinstance(git_dir, GitView):
-        yield from ("--ro-bind", str(git_dir.history), str(git_dir.history))
-        yield from (
-            "--ro-bind",
-            str(git_dir.view_path),
-            str(git_dir.vault_path),
-            "--ro-bind",
-            str(git_dir.admin),
-            str(git_dir.admin),
+        bind, admin = (
+            "--bind" if git_dir.writable else "--ro-bind",
+            git_dir.vault_path / "worktrees" / git_dir.admin.name,
         )
+        yield from ("--ro-bind", str(git_dir.history), str(git_dir.history))
+        yield from (bind, str(git_dir.view_path), str(git_dir.vault_path), bind, str(git_dir.admin), str(admin))
     elif git_dir is not None:
         yield from ("--ro-bind", str(git_dir), str(git_dir))
 

@@ -322,10 +322,14 @@ class _LauncherSandbox:
             command, binds, home=str(private_home), tmp=str(private_home), runtime_dir=str(private_home)
         )
         readable = (*binds.prefixes, directory, *shared)
-        # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
-        git_dir = command.git_dir.vault_path if isinstance(command.git_dir, GitView) else command.git_dir
+        git_dir, writable_git = command.git_dir, list[str]()
+        if isinstance(git_dir, GitView):
+            # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there;
+            # but in setup, which has network, to a copy.
+            writable_git = [str(git_dir.view_path)] if git_dir.writable else []
+            git_dir = git_dir.history if git_dir.writable else git_dir.vault_path
         readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.visible_paths))
-        writable = (str(private_home), *([directory] if command.writable else []))
+        writable = (str(private_home), *writable_git, *([directory] if command.writable else []))
         writable = (*writable, *([str(command.results)] if command.results else []), *cache_paths)
         if command.network:
             variables |= setup.package_source_variables(os.environ, Path.home())

@@ -40,7 +40,7 @@ _LINK, _SUBMODULE = "120000", "160000"
 class SetupInputs(HistoryModel):
     """The parts of a commit that setup has depended on. `tree`: all of its files; else the other fields.
 
-    commit       its history, too, where setup looked for it
+    commit       its history, and the tags there, where setup looked for git
     files        relative path → mode and blob of each file that was opened
     directories  relative path → digest of the names in each directory that was listed or had a file opened
     links        digest of every symbolic link and submodule: following one opens nothing that could be seen
@@ -72,9 +72,10 @@ class KeptEnvironment(HistoryModel):
 
 @dataclass(frozen=True)
 class CommitFiles:
-    """The files of a commit: relative path → (mode, blob), and the names in each directory."""
+    """The files of a commit: relative path → (mode, blob), and the names in each directory; `history` is the digest of
+    all that git tells of it there, the tags too."""
 
-    sha: str
+    history: str
     tree: str
     files: Mapping[str, tuple[str, str]]
     names: Mapping[str, tuple[str, ...]]
@@ -95,7 +96,7 @@ class CommitFiles:
                 children.add(child)
                 path, kind = parent, "directory"
         return cls(
-            commit,
+            json_digest([commit, vault.tags(commit)]),
             vault.tree_of(commit),
             files,
             {path: tuple(sorted(children_of_path)) for path, children_of_path in names.items()},
@@ -105,7 +106,7 @@ class CommitFiles:
         """Return the parts of this commit that setup has depended on: the files it opened, the names in the root, in
         their directories and in those it listed, and all links; the whole tree where `opened` is None or incomplete.
         The commit counts, too, where setup opened `.git`."""
-        commit = self.sha if opened and ".git" in opened.files else ""
+        commit = self.history if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
             return SetupInputs(tree=self.tree, commit=commit)
         files = {path: " ".join(self.files[path]) for path in opened.files if path in self.files}
@@ -116,7 +117,7 @@ class CommitFiles:
     def satisfies(self, inputs: SetupInputs) -> bool:
         """Return whether setup would find in this commit all that it found in the one these inputs are of, so that it
         would make the same."""
-        if inputs.commit not in ("", self.sha):
+        if inputs.commit not in ("", self.history):
             return False
         if inputs.tree:
             return inputs.tree == self.tree

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from perdure.adapters.git.checkpoint import restore_base
 from perdure.adapters.git.workspace import PORTS_FILE, Workspace
 from perdure.adapters.repository.host import load_host_config
-from perdure.adapters.repository.setup import copy_files, ignore_dependencies, run_setup
+from perdure.adapters.repository.setup import SetupBranch, copy_files, run_setup_in_workspace
 from perdure.adapters.sandbox.base import CommandSlots
 from perdure.adapters.sandbox.environment import Binds, compute_binds, toolchain_state, worktree_path_inside
 from perdure.adapters.sandbox.grades import sandbox_for
@@ -30,7 +30,7 @@ from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.directories import UnsupportedFileType
 from perdure.adapters.system.files import sync_all, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.opened_files import OpenedFiles, watch_opened_files
+from perdure.adapters.system.opened_files import OpenedFiles
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.environments import CommitFiles, Environments, json_digest
@@ -243,7 +243,7 @@ async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None
     to ignore what lies in directories of dependencies. Raises SetupFailed when a command fails, SandboxUnavailable,
     WorkCutOff, and Superseded when a newer attempt has taken over.
     """
-    workspace, setup = context.workspace, context.contract.config.setup
+    workspace, contract, setup = context.workspace, context.contract, context.contract.config.setup
     await in_thread(copy_files, Path(context.contract.source), workspace.path, context.copies)
     if not context.commands:
         return OpenedFiles()
@@ -254,10 +254,11 @@ async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None
         if context.command_slots
         else contextlib.nullcontext()
     )
-    async with slot, watch_opened_files(workspace.path, directories) as opened:
-        await run_setup(
+    async with slot:
+        return await run_setup_in_workspace(
             sandbox,
-            workspace.path,
+            workspace,
+            SetupBranch(contract.base, contract.base_sha, contract.branch),
             context.commands,
             parse_duration(setup.timeout),
             context.home.workspace(workspace.delivery) / "logs",
@@ -266,11 +267,8 @@ async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None
             reach=Reach(setup.hosts, frozenset(load_host_config(context.env).setup_hosts)),
             lock=context.lease.sandbox_lock,
             fence=context.lease.check,
+            watched=directories,
         )
-    context.lease.check()
-    await in_thread(ignore_dependencies, workspace.path)
-    await in_thread(workspace.reset_tracked_files)
-    return opened
 
 
 def _store_environment(

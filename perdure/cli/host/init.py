@@ -17,12 +17,16 @@ import typer
 
 from perdure.adapters.checks.tests import CommandPlace, run_tests
 from perdure.adapters.checks.verdict import find_not_started, verdict_of
-from perdure.adapters.git.command import Git, GitError
+from perdure.adapters.git.checkouts import CheckoutPool
+from perdure.adapters.git.command import GitError
 from perdure.adapters.git.foreign_repository import find_repository, foreign_git
+from perdure.adapters.git.git_view import update_view
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.config import load_repository_config, render_config
 from perdure.adapters.repository.detect import DetectedCommands, detect_commands
 from perdure.adapters.repository.host import load_host_config
-from perdure.adapters.repository.setup import dependency_directories, run_setup
+from perdure.adapters.repository.setup import SetupBranch, run_setup_in_workspace
 from perdure.adapters.sandbox.environment import compute_binds, worktree_path_inside
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.reach import Reach
@@ -89,57 +93,69 @@ def init(repo: Path, force: bool, dry_run: bool) -> None:
 
 
 async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) -> TestReport | None:
-    """Run setup and tests in a fresh clone of HEAD, as a delivery would, print how they ended, and return the report.
+    """Run setup and tests on a fresh clone of HEAD, as a delivery would, print how they ended, and return the report.
 
     None where there is no test command. Raises PerdureError where setup fails or a required test command cannot start.
     """
 
     home, host = Home.find(), load_host_config(os.environ)
     with _scratch_directory(home) as directory:
-        tree, logs = directory / "tree", directory / "logs"
-        logs.mkdir()
-        sandbox_path = worktree_path_inside(host.sandbox, checkout_name(root.name))
-        clone = ("clone", "--quiet", "--no-hardlinks", "--", str(root), str(tree))
-        await asyncio.to_thread(
-            Git(as_owner=True).execute, *clone
-        )  # cloned by a git outside of the repository: its own configuration has no say
-        commit = Git(git_dir=tree / ".git").text("rev-parse", "HEAD")
+        vault = Vault.open_or_create(Home(directory), str(root))
+        base, commit = await asyncio.to_thread(vault.fetch_checkout)
+        if (vault.path / "shallow").exists():
+            screen.print_line(
+                "! this checkout is shallow: older commits and their tags are missing in what is tried here"
+            )
+            screen.print_line(
+                "             a delivery has those of its origin; to have them here: git fetch --unshallow"
+            )
+        workspace = await asyncio.to_thread(Workspace.create, Home(directory), vault, "init", commit)
+        inside = worktree_path_inside(host.sandbox, checkout_name(root.name))
 
         def make_sandbox() -> Sandbox:
-            binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
+            binds = compute_binds(workspace.path, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
             binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root), host.sandbox)})
             return sandbox_for(host.sandbox, home, binds, ResourceCaps.from_limits(host.commands))
 
         if config.setup.commands:
-            setup_sandbox, limit = await asyncio.to_thread(make_sandbox), parse_duration(config.setup.timeout)
-            reach = Reach(config.setup.hosts, frozenset(load_host_config(os.environ).setup_hosts))
-            await run_setup(
-                setup_sandbox,
-                tree,
+            await run_setup_in_workspace(
+                await asyncio.to_thread(make_sandbox),
+                workspace,
+                SetupBranch(base, commit, base),
                 config.setup.commands,
-                limit,
-                logs,
+                parse_duration(config.setup.timeout),
+                directory / "logs",
                 lambda line: None,
-                reach=reach,
-                inside=sandbox_path,
+                inside=inside,
+                reach=Reach(config.setup.hosts, frozenset(host.setup_hosts)),
             )
             screen.print_line(f"✓ setup      {' && '.join(config.setup.commands)}")
         if not config.test:
             screen.print_line("! test       no test command was found: pull requests will be drafts that say so")
             return None
+        record = await asyncio.to_thread(workspace.finish_setup)
+
+        def check_out() -> Path:
+            CheckoutPool.for_vault(Home(directory), vault, keeps_new=False).check_out(
+                commit, directory / "clean", admin=record.admin
+            )
+            return directory / "clean"
+
         report = await run_tests(
             CommandPlace(
                 await asyncio.to_thread(make_sandbox),  # made anew: setup may have made a virtual environment
-                worktree=tree,
-                log_dir=logs,
-                inside=sandbox_path,
-                shared=dependency_directories(tree),
-                git_dir=tree / ".git",
+                worktree=workspace.path,
+                log_dir=directory / "logs",
+                inside=inside,
+                source=await asyncio.to_thread(check_out),
+                shared=record.setup_paths,
+                git_dir=await asyncio.to_thread(update_view, workspace, base, commit, base),
             ),
             commands=config.test,
             commit=commit,
-            tree=Git(git_dir=tree / ".git").text("rev-parse", "HEAD^{tree}"),
+            tree=vault.tree_of(commit),
             on_progress=lambda line: None,
+            renew=check_out,
         )
         if (unstarted := find_not_started(report)) is not None:
             raise unstarted.to_error("HEAD", f'perdure.toml [[test]] "{unstarted.name}"')

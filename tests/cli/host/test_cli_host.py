@@ -212,6 +212,55 @@ def test_init_with_red_tests_says_so(cli: Cli) -> None:
     assert 'perdure deliver "Make the tests green"' in ran.out
 
 
+VERSION_BACKEND = """\
+import subprocess
+import zipfile
+
+DESCRIBED = subprocess.check_output(["git", "describe", "--tags"], text=True).strip()
+VERSION = DESCRIBED.replace("-", "+", 1).replace("-", ".")
+
+
+def build_editable(directory, config_settings=None, metadata_directory=None):
+    subprocess.run(["git", "config", "core.hooksPath", ".husky"], check=True)
+    name = f"demo-{VERSION}-py3-none-any.whl"
+    with zipfile.ZipFile(f"{directory}/{name}", "w") as wheel:
+        info = f"demo-{VERSION}.dist-info"
+        wheel.writestr("demo_version.py", f"VERSION = {VERSION!r}\\n")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\\nName: demo\\nVersion: {VERSION}\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+"""A build that asks git for its version, as setuptools-scm does, and sets hooks, as husky does; nothing is fetched."""
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_init_runs_a_setup_that_asks_git_for_its_version_as_a_delivery_does(
+    cli: Cli, tmp_path: Path, shallow: bool
+) -> None:
+    here, project = tmp_path / "scm", '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    here.mkdir()
+    git(here, "init", "-q")
+    (here / "pyproject.toml").write_text(f'{project}[project]\nname = "demo"\ndynamic = ["version"]\n')
+    (here / "backend.py").write_text(VERSION_BACKEND)
+    test = "import unittest, demo_version\n\nclass T(unittest.TestCase):\n    def test_it(self):\n"
+    (here / "test_version.py").write_text(f'{test}        assert demo_version.VERSION.startswith("1.2")\n')
+    git(here, "add", "-A")
+    git(here, "commit", "-qm", "first")
+    git(here, "tag", "1.2")
+    git(here, "commit", "-q", "--allow-empty", "-m", "second")
+    if shallow:
+        git(tmp_path, "clone", "-q", "--depth=1", f"file://{here}", "clone")
+        ran = cli("init", "--repo", str(tmp_path / "clone"))
+        assert "! this checkout is shallow: older commits and their tags are missing" in ran.out
+        assert ran.err.startswith("error: setup failed: exit code 1")
+        return
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "✓ test       1 green" in ran.out
+    assert "hooksPath" not in (here / ".git/config").read_text()
+
+
 def test_init_of_a_monorepo_tries_each_part_in_its_own_directory_and_names_submodules(cli: Cli) -> None:
     for name in ("calc.py", "perdure.toml"):
         (cli.cwd / name).unlink(missing_ok=True)

@@ -14,13 +14,12 @@ from perdure.adapters.checks.trees import write_tree
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.checks.report import Experiment, TestReport
 from perdure.models.config.repository import TestCommand
-from tests.sandboxes import BARE
+from tests.sandboxes import BARE, dependency_directories
 
 Files = Mapping[str, str | None]
 """Path → text; None takes a file away."""
