@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -26,13 +26,36 @@ FAILING = ("failed", "errored")
 
 _REPORT = "report.json"
 
-CaseKey: TypeAlias = tuple[str, str]
+
+class CaseKey(NamedTuple):
+    """What makes a test the same one on two commits: its file and its name, as its runner gives them. `number` tells
+    apart tests of one name, which some runners allow: 0, 1, …, those that failed first, and those that passed last: a
+    failure that comes in addition, as of a subtest, is one of the test that passed before."""
+
+    file: str
+    name: str
+    number: int = 0
 
 
 def case_key(case: TestCase) -> CaseKey:
-    """Return what makes a test the same one on two commits: its file and its name. Several tests may share it (node
-    names no file)."""
-    return case.file, case.name
+    """Return a case's key, as if no other one had its file and name."""
+    return CaseKey(case.file, case.name)
+
+
+def number_cases(cases: Iterable[TestCase]) -> dict[CaseKey, TestCase]:
+    """Return the cases by their keys, each with a key of its own, in their order."""
+    same_name: dict[CaseKey, list[TestCase]] = {}
+    for case in cases:
+        same_name.setdefault(case_key(case), []).append(case)
+    return {
+        key._replace(number=number): case
+        for key, group in same_name.items()
+        for number, case in enumerate(sorted(group, key=_number_rank))
+    }
+
+
+def _number_rank(case: TestCase) -> int:
+    return 0 if case.outcome in FAILING else 2 if case.outcome == "passed" else 1
 
 
 def failing_cases(result: CommandResult) -> list[TestCase]:

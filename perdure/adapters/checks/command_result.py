@@ -19,8 +19,8 @@ from perdure.adapters.checks.baseline import FAILING, case_key
 from perdure.adapters.checks.junit import JUNIT_TAG_BYTES, BadReport, read_junit, read_junit_files
 from perdure.adapters.checks.report_receiver import split_documents
 from perdure.adapters.checks.report_text import clean_name, storable_text
-from perdure.adapters.checks.runners import find_test_file, reproduction_command
-from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.runners import case_identifier_of, reproduction_command
+from perdure.adapters.checks.runners.base import Invocation, RunPlace
 from perdure.adapters.checks.runners.rust import read_libtest_output
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.usage import describe_kill
@@ -137,25 +137,20 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
             for case in reported_cases
         )
 
-    root = (command.source or command.worktree) / test.directory
-
-    def find_file(classname: str) -> str:
-        return find_test_file(call, classname, root)
-
+    tree = command.source or command.worktree
+    identify = case_identifier_of(call, RunPlace(tree, test.directory, command.shown_at))
     if call.collect:
-        return prefix_directory(
-            read_junit_files(command.source or command.worktree, call.collect, command.shown_at, reproduce, find_file)
-        )
+        return prefix_directory(read_junit_files(tree, call.collect, identify, reproduce))
     if call.report is None or not (call.report_required or call.report.is_file()):
         return ()
     if call.events == "go":
         return read_go_events(call.report, reproduce)
     if call.events == "libtest":
-        return prefix_directory(read_libtest_output(call.report, command.output, root, reproduce))
+        return prefix_directory(read_libtest_output(call.report, command.output, tree / test.directory, reproduce))
     *earlier, report = split_documents(call.report) if call.writing == "through" else [call.report]
-    cases = read_junit(report, command.shown_at, reproduce, find_file)
+    cases = read_junit(report, identify, reproduce)
     for earlier_report in earlier:
-        _check_agreement(read_junit(earlier_report, command.shown_at), cases)
+        _check_agreement(read_junit(earlier_report, identify), cases)
     return prefix_directory(cases)
 
 

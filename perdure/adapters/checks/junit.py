@@ -14,13 +14,13 @@ import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from xml.parsers import expat
 
 import junitparser
 
 from perdure.adapters.checks.report_text import clean_message, clean_name, iter_xml
+from perdure.adapters.checks.runners.base import CaseIdentifier
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
@@ -164,22 +164,18 @@ _FIELDS = set(TestCase.model_fields)
 
 
 def read_junit(
-    path: Path,
-    root: Path,
-    command: Callable[[str], str] = lambda _: "",
-    find_file: Callable[[str], str] = lambda _: "",
+    path: Path, identify: CaseIdentifier, command: Callable[[str], str] = lambda _: ""
 ) -> tuple[TestCase, ...]:
     """Read the test cases of one JUnit file.
 
-    root       the working directory of the tests, left out of file names
-    command    gives what a person types to run one test alone, by its name in the report
-    find_file  gives the file of a test for which the report names none, by its class
+    identify  tells a test's file and name by the attributes of its element
+    command   gives what a person types to run one test alone, by its name
 
     Every `testcase` counts, wherever it stands: node puts top-level cases directly below the root, where a walk over
     suites misses them. Suite counters are ignored. Raises BadReport where the file is missing, too large or not valid
     JUnit, or has more than JUNIT_CASES cases.
     """
-    return _read_files([path], root, command, find_file)
+    return _read_files([path], identify, command)
 
 
 def find_junit_files(tree: Path, endings: Sequence[str]) -> list[Path]:
@@ -203,11 +199,7 @@ def find_junit_files(tree: Path, endings: Sequence[str]) -> list[Path]:
 
 
 def read_junit_files(
-    tree: Path,
-    endings: Sequence[str],
-    root: Path,
-    command: Callable[[str], str] = lambda _: "",
-    find_file: Callable[[str], str] = lambda _: "",
+    tree: Path, endings: Sequence[str], identify: CaseIdentifier, command: Callable[[str], str] = lambda _: ""
 ) -> tuple[TestCase, ...]:
     """Read the test cases of all files that find_junit_files finds; parameters as for read_junit. Empty where it finds
     none.
@@ -218,31 +210,24 @@ def read_junit_files(
     files = find_junit_files(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
         raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
-    return _read_files(files, root, command, find_file)
+    return _read_files(files, identify, command)
 
 
-def _read_files(
-    files: Sequence[Path], root: Path, command: Callable[[str], str], find_file: Callable[[str], str]
-) -> tuple[TestCase, ...]:
-    """Read the test cases of these files in order; `find_file` is called once for each class.
+def _read_files(files: Sequence[Path], identify: CaseIdentifier, command: Callable[[str], str]) -> tuple[TestCase, ...]:
+    """Read the test cases of these files in order.
 
     Raises BadReport for a file that cannot be read, and for more than JUNIT_CASES cases.
     """
-    cases, find_file = list[TestCase](), lru_cache(maxsize=JUNIT_CASES)(find_file)
-    file_names: dict[str, str] = {}
+    cases, file_names = list[TestCase](), dict[str, str]()
     for element in itertools.chain.from_iterable(map(iter_testcases, files)):
         if len(cases) == JUNIT_CASES:
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
-        cases.append(_make_case(element, root, command, find_file, file_names))
+        cases.append(_make_case(element, identify, command, file_names))
     return tuple(cases)
 
 
 def _make_case(
-    element: ET.Element,
-    root: Path,
-    command: Callable[[str], str],
-    find_file: Callable[[str], str],
-    file_names: dict[str, str],
+    element: ET.Element, identify: CaseIdentifier, command: Callable[[str], str], file_names: dict[str, str]
 ) -> TestCase:
     """Return the case of a `testcase` element, and record its file in `file_names`.
 
@@ -252,10 +237,7 @@ def _make_case(
     memory.
     """
     outcome, message = _outcome_and_message(element) if len(element) else ("passed", "")
-    file = _relative_file(element.get("file", ""), root)
-    group, name = _group_name(file, element.get("classname", "")), element.get("name") or "unnamed"
-    name = f"{group}::{name}" if group else name
-    file = file or find_file(element.get("classname", ""))
+    file, name = identify(element.attrib)
     return TestCase.model_construct(
         _FIELDS,
         name=name,
@@ -289,24 +271,6 @@ def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
             # What was compared stands first, where it happened last.
             return outcome, cut_middle("\n".join(texts), CASE_MESSAGE_CHARS, "\n…\n", head_share=0.5)
     return "passed", ""
-
-
-def _relative_file(file: str, root: Path) -> str:
-    """Return an absolute file name relative to `root` where it is below it; any other as it is."""
-    path = Path(file) if file.startswith("/") else None
-    return str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else file
-
-
-def _group_name(file: str, classname: str) -> str:
-    """Return what precedes a test's own name: `tests/test_x.py::TestClass` as pytest names it, else the file, else the
-    class.
-
-    Empty without a file where the class is `test`: node writes that for every test.
-    """
-    if not file:
-        return "" if classname == "test" else classname  # node's constant says nothing
-    inner = classname.removeprefix(file.removesuffix(".py").replace("/", "."))
-    return f"{file}::{inner[1:].replace('.', '::')}" if inner.startswith(".") and inner != classname else file
 
 
 _THOUSANDS = re.compile(r",(?=\d{3}[,.])")

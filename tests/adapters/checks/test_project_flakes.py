@@ -9,10 +9,12 @@ import pytest
 from recorded import COMMAND, FAILED, PASSED, recorded
 
 from perdure.adapters.checks.baseline import (
+    case_key,
     compare_with_base,
     environment_key,
     is_complete,
     load_baseline,
+    number_cases,
     rerun_new_failures,
     store_baseline,
 )
@@ -463,3 +465,10 @@ def test_what_is_remembered_belongs_to_a_tree_its_commands_and_their_environment
     }
     assert len(keys) == 5
     assert environment_key("t", [one], "setup", "path") in keys
+
+
+def test_of_tests_with_one_name_those_that_fail_are_numbered_first() -> None:
+    """So a subtest that fails beside its test, which passes, is no second test: what passed before fails."""
+    passed, failed = (TestCase(name="a", outcome=outcome) for outcome in ("passed", "failed"))
+    assert [key.number for key in number_cases([passed, failed, passed])] == [0, 1, 2]
+    assert number_cases([passed, failed])[case_key(passed)] is failed

@@ -13,6 +13,7 @@ import pytest
 from perdure.adapters.checks.command_result import read_go_events
 from perdure.adapters.checks.junit import BadReport, read_junit
 from perdure.adapters.checks.runners import python as runner
+from perdure.adapters.checks.runners.base import RunPlace, case_identifier
 from perdure.adapters.checks.runners.rust import read_libtest_output
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS
@@ -20,12 +21,13 @@ from tests.needs import require
 from tests.sandboxes import Bench, Files
 
 ROOT = Path("/tree")
+IDENTIFY = case_identifier(RunPlace(ROOT, "", ROOT))
 
 
 def cases(tmp_path: Path, text: str) -> tuple[TestCase, ...]:
     path = tmp_path / "junit.xml"
     path.write_text(text)
-    return read_junit(path, ROOT)
+    return read_junit(path, IDENTIFY)
 
 
 def test_cases_directly_below_the_root_are_seen(tmp_path: Path) -> None:
@@ -93,11 +95,11 @@ def test_anything_else_is_no_report(tmp_path: Path, text: str, why: str) -> None
 
 def test_a_missing_report_and_a_link_are_no_report(tmp_path: Path) -> None:
     with pytest.raises(BadReport, match="no report was written"):
-        read_junit(tmp_path / "absent.xml", ROOT)
+        read_junit(tmp_path / "absent.xml", IDENTIFY)
     (tmp_path / "real.xml").write_text("<testsuite/>")
     (tmp_path / "link.xml").symlink_to("real.xml")
     with pytest.raises(BadReport, match="no report was written"):
-        read_junit(tmp_path / "link.xml", ROOT)
+        read_junit(tmp_path / "link.xml", IDENTIFY)
 
 
 def events(tmp_path: Path, *lines: dict[str, str] | str) -> Path:
@@ -332,7 +334,8 @@ def run(root: Path, *arguments: str) -> tuple[int, Path]:
 def test_each_test_is_told_as_unittest_sees_it(files: Files) -> None:
     root = files({"tests/test_calc.py": SUITE, "tests/test_gone.py": "import nothing_of_that_name\n"})
     code, report = run(root, "discover", "-s", "tests")
-    cases = {case.name.removeprefix("tests/test_calc.py::"): case for case in read_junit(report, root)}
+    identify = case_identifier(RunPlace(root, "", root))
+    cases = {case.name.removeprefix("tests/test_calc.py::"): case for case in read_junit(report, identify)}
     assert code == 1
     assert {name: case.outcome for name, case in cases.items()} == {
         "Calc::test_passes": "passed",
@@ -354,4 +357,8 @@ def test_it_is_called_as_unittest_is_and_ends_as_it_does(files: Files) -> None:
     )
     (root / "top.py").write_text("x = 1\n")
     code, report = run(root, "-v", "test_a.A.test_a")
-    assert (code, [case.name for case in read_junit(report, root)]) == (0, ["test_a.py::A::test_a"])
+    identify = case_identifier(RunPlace(root, "", root))
+    assert (code, [case.name for case in read_junit(report, identify)]) == (
+        0,
+        ["test_a.py::A::test_a"],
+    )

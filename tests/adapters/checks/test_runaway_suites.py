@@ -17,6 +17,7 @@ import pytest
 
 from perdure.adapters.checks.command_result import TEST_TAIL_CHARS, read_go_events
 from perdure.adapters.checks.junit import BadReport, find_junit_files, read_junit
+from perdure.adapters.checks.runners.base import RunPlace, case_identifier
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.system.directories import remove_path
 from perdure.models.checks.report import TestReport
@@ -263,7 +264,7 @@ def test_more_cases_than_a_suite_has_are_not_read_and_as_many_as_that_are_held_i
     path = tmp_path / "junit.xml"
     path.write_text(f"<testsuite>{'<testcase/>' * (JUNIT_CASES + 1)}</testsuite>")
     with within_memory(), untraced(), pytest.raises(BadReport, match="more than 200,000 cases"):
-        read_junit(path, tmp_path)
+        read_junit(path, case_identifier(RunPlace(tmp_path, "", tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.adapters.checks.baseline import FAILING, CaseKey, case_key
+from perdure.adapters.checks.baseline import FAILING, CaseKey, number_cases
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun
 from perdure.adapters.checks.runners.base import Canaries, Runner
@@ -20,15 +20,8 @@ from perdure.models.limits import RERUN_TESTS_MOST
 
 
 def outcomes_by_key(result: CommandResult | None) -> dict[CaseKey, str]:
-    """Return test → outcome: failed or errored if any case of that name did, passed only if all did. Empty without a
-    result."""
-    by_key = dict[CaseKey, str]()
-    for case in result.cases if result is not None else ():
-        earlier = by_key.get(case_key(case))
-        by_key[case_key(case)] = (
-            case.outcome if earlier in (None, "passed") or case.outcome in FAILING else str(earlier)
-        )
-    return by_key
+    """Return test → outcome; empty without a result."""
+    return {key: case.outcome for key, case in number_cases(result.cases if result is not None else ()).items()}
 
 
 def green_keys(result: CommandResult | None) -> set[CaseKey]:
@@ -61,11 +54,11 @@ def find_proving_tests(
     def counts_as_proof(test_key: CaseKey) -> bool:
         """Return False for a test that was left out of the run on the base's product files, and was green on the
         base."""
-        package = test_key[1].rpartition("::")[0]
+        package = test_key.name.rpartition("::")[0]
         return (
             test_key in d_outcomes
             or test_key not in base_outcomes
-            or test_key[0] in differing
+            or test_key.file in differing
             or base_outcomes[test_key] in FAILING
             or package in unbuilt
         )
@@ -79,19 +72,16 @@ def find_proving_tests(
 
 def messages_by_key(result: CommandResult | None) -> dict[CaseKey, str]:
     """Return test → message of its failure, for those that have one."""
-    return {case_key(case): case.message for case in result.cases if case.message} if result is not None else {}
+    cases = number_cases(result.cases if result is not None else ())
+    return {key: case.message for key, case in cases.items() if case.message}
 
 
 def order_keys(keys: Iterable[CaseKey], result: CommandResult | None) -> list[CaseKey]:
     """Return these tests in the order in which the result reports them; those that it does not report come last,
     sorted."""
     key_set = set(keys)
-    reported = (
-        dict.fromkeys(case_key(case) for case in result.cases if case_key(case) in key_set)
-        if result is not None
-        else {}
-    )
-    return [*reported, *sorted(key_set - reported.keys())]
+    reported = [key for key in number_cases(result.cases if result is not None else ()) if key in key_set]
+    return [*reported, *sorted(key_set.difference(reported))]
 
 
 def red_canaries(names: Iterable[str], result: CommandResult, reports_cases: bool) -> set[str]:
@@ -118,10 +108,10 @@ def failed_keys(keys: Iterable[CaseKey], result: CommandResult) -> set[CaseKey]:
     """
     by_key = outcomes_by_key(result)
     failing = {test_key for test_key, outcome in by_key.items() if outcome in FAILING}
-    names = {name for _, name in failing}
+    names = {key.name for key in failing}
     if result.verdict in ("passed", "not_started"):
         return set()
-    return {test_key for test_key in keys if test_key in failing or (test_key not in by_key and test_key[1] in names)}
+    return {test_key for test_key in keys if test_key in failing or (test_key not in by_key and test_key.name in names)}
 
 
 def _is_case_of(name: str, case: TestCase) -> bool:
@@ -174,7 +164,7 @@ async def _passing_alone(
     None where they are more than RERUN_TESTS_MOST, or the runner cannot select one. Raises SandboxUnavailable,
     WorkCutOff or Superseded when a run does.
     """
-    cases, passing = {case_key(case): case for case in base_result.cases}, set[CaseKey]()
+    cases, passing = number_cases(base_result.cases), set[CaseKey]()
     if len(failing) > RERUN_TESTS_MOST:
         return None
     for test_key in sorted(failing):
@@ -246,7 +236,7 @@ class CanarySearch:
         if not red_on_base and not missed_in_change:
             return None, files_without_red
         return (missed & red_on_base) | {
-            name for _, name in failed_keys(not_failed, base_canary_run.result)
+            key.name for key in failed_keys(not_failed, base_canary_run.result)
         } | missed_in_change, files_without_red
 
     async def find_missed_in_change(self, change_run: ExperimentRun | None) -> set[str] | None:
@@ -286,7 +276,9 @@ class _TestPlaces:
 
     def __call__(self, test_run: ExperimentRun) -> set[str]:
         """Return the places where something passed in this run."""
-        return {file or self._package_directory(name.rpartition("::")[0]) for file, name in green_keys(test_run.result)}
+        return {
+            key.file or self._package_directory(key.name.rpartition("::")[0]) for key in green_keys(test_run.result)
+        }
 
     def place_of_file(self, path: str) -> str:
         """Return the place of a test file."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from perdure.adapters.checks.baseline import CaseKey, case_key, command_key, results_by_command
+from perdure.adapters.checks.baseline import CaseKey, command_key, number_cases, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.outcomes import (
     CanarySearch,
@@ -171,7 +171,7 @@ class _CommandTrial:
             proving_keys = find_proving_tests(
                 base_run.result if base_run else None, change_run.result, d_run.result, self._commits.touched_in_change
             )
-            names = tuple(name for _, name in order_keys(proving_keys, change_run.result))
+            names = tuple(key.name for key in order_keys(proving_keys, change_run.result))
             result = result.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
         result = result.model_copy(
             update=await self._judge_canaries(canaries, c_run, b_run, base_run, change_run, tested_layout)
@@ -221,7 +221,7 @@ class _CommandTrial:
         made_to_fail = {
             test_key
             for test_key in green_keys(base_run.result) & green_keys(plain_run.result if plain_run else None)
-            if canaries.is_made_to_fail(test_key[1])
+            if canaries.is_made_to_fail(test_key.name)
         }
         missed, files_without_red = await search.find_missed(canaries, c_run, made_to_fail, base_run, b_run, change_run)
         if missed is None:
@@ -278,15 +278,15 @@ class _CommandTrial:
         `unasked`. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
-        if flaky := base_green & {case_key(case) for case in base_result.cases if case.flaky}:
+        if flaky := base_green & {key for key, case in number_cases(base_result.cases).items() if case.flaky}:
             self._unasked_reasons.append(
-                f"flaky on the base: {join_short_names([name for _, name in order_keys(flaky, base_result)])}"
+                f"flaky on the base: {join_short_names([key.name for key in order_keys(flaky, base_result)])}"
             )
             base_green -= flaky
         base_green -= {
             test_key
             for test_key in base_green - outcomes_by_key(b_run.result).keys()
-            if self._commits.holds_inline_tests(test_key[0])
+            if self._commits.holds_inline_tests(test_key.file)
         }
         failing = base_green - green_keys(b_run.result)
         if not base_green and not flaky:
@@ -370,14 +370,12 @@ class _CommandTrial:
         """Make a Promise (a test of the base that fails on the change) for each of the first EXPERIMENT_NAMED tests,
         with its failure's message and its text on the base and on the change."""
         first_keys = changed_keys[:EXPERIMENT_NAMED]
-        files = {file for file, _ in first_keys}
+        files = {key.file for key in first_keys}
         old, new = self._commits.base.read_texts(files), self._commits.change.read_texts(files)
-        rows = [
-            (file, name, *versions_of_test(name, old.get(file, ""), new.get(file, ""))) for file, name in first_keys
-        ]
+        rows = [(key, *versions_of_test(key.name, old.get(key.file, ""), new.get(key.file, ""))) for key in first_keys]
         return tuple(
-            Promise(name=name, file=file, message=messages.get((file, name), ""), before=before, after=after)
-            for file, name, before, after in rows
+            Promise(name=key.name, file=key.file, message=messages.get(key, ""), before=before, after=after)
+            for key, before, after in rows
         )
 
 
@@ -402,4 +400,4 @@ async def _no_run() -> None:
 
 def _test_names(keys: Sequence[CaseKey]) -> tuple[str, ...]:
     """Return the names of the first EXPERIMENT_NAMED tests."""
-    return tuple(name for _, name in keys[:EXPERIMENT_NAMED])
+    return tuple(key.name for key in keys[:EXPERIMENT_NAMED])

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Invocation, ReportRequest, Runner
+from perdure.adapters.checks.runners.base import (
+    CaseIdentifier,
+    Invocation,
+    ReportRequest,
+    Runner,
+    RunPlace,
+    case_identifier,
+)
 from perdure.adapters.checks.runners.command_trace import (
     package_script_name,
     package_scripts,
@@ -75,15 +82,11 @@ def narrow_to_test(call: Invocation, command: str, case: TestCase, env: Mapping[
     return runner.narrow_to_test(call, command, case, env) if runner else None
 
 
-def find_test_file(call: Invocation, classname: str, root: Path) -> str:
-    """Find the file of a test whose report names none, by what the report calls its class; empty where that says
-    nothing.
-
-    call  how the command was run
-    root  where it ran
-    """
+def case_identifier_of(call: Invocation, place: RunPlace) -> CaseIdentifier:
+    """Return what tells which test a `testcase` of this invocation's report is: as its runner names tests, or as all
+    do where the runner is unknown."""
     runner = _BY_NAME.get(call.runner)
-    return runner.find_test_file(classname, root) if runner else ""
+    return runner.case_identifier(place) if runner else case_identifier(place)
 
 
 def reproduction_command(call: Invocation, command: str, case: TestCase) -> str:

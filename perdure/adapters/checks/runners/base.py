@@ -9,12 +9,13 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.models.checks.report import TestCase
-from perdure.models.limits import SIDE_PATTERN_CHARS, SIDE_PATTERNS
+from perdure.models.limits import JUNIT_CASES, SIDE_PATTERN_CHARS, SIDE_PATTERNS
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Canaries:
 
     def is_made_to_fail(self, name: str) -> bool:
         """Return whether a test was there before and is made to fail now, by its name in a report."""
-        function = re.split(r"[\[( ]", name.rpartition("::")[2])[0]
+        function = re.split(r"[\[( ]", name.partition("[")[0].rpartition("::")[2])[0]
         return EVERY in self.failing_functions or function in self.failing_functions
 
 
@@ -224,6 +225,10 @@ class Runner(ABC):
         the command ran."""
         return ""
 
+    def case_identifier(self, place: RunPlace) -> CaseIdentifier:
+        """Return what tells which test a `testcase` of this runner's JUnit report is, in a run at this place."""
+        return case_identifier(place, self.find_test_file)
+
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
         """Return the arguments that narrow a run to one test; none where a test has no name of its own."""
         return ()
@@ -247,6 +252,65 @@ class Runner(ABC):
         appended."""
         selection = shlex.join(self.selection_arguments(case))
         return f"{command}{call.separator} {selection}" if selection and call.separator is not None else ""
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """The place where a test command ran.
+
+    tree       the repository's top, where this process finds it
+    directory  where the command ran, relative to the top; empty: at the top
+    shown_at   where the command saw the top
+    """
+
+    tree: Path
+    directory: str
+    shown_at: Path
+
+
+CaseIdentifier: TypeAlias = Callable[[Mapping[str, str]], tuple[str, str]]
+"""Takes the attributes of a `testcase` element, and returns the (file, name) that its runner knows the test by; several
+tests may have the same."""
+
+
+def case_identifier(
+    place: RunPlace, find_test_file: Callable[[str, Path], str] = lambda classname, root: ""
+) -> CaseIdentifier:
+    """Return what tells a test by the attributes that runners agree about: `file`, `classname` and `name`.
+
+    find_test_file  gives the file of a test for which the report names none, by its class and where the command ran;
+                    it is called once for each class
+    """
+
+    @lru_cache(maxsize=JUNIT_CASES)
+    def find_file(classname: str) -> str:
+        return find_test_file(classname, place.tree / place.directory)
+
+    def identify(attributes: Mapping[str, str]) -> tuple[str, str]:
+        file, classname = relative_file(attributes.get("file", ""), place.shown_at), attributes.get("classname", "")
+        name = attributes.get("name") or "unnamed"
+        group = _group_name(file, classname)
+        return file or find_file(classname), f"{group}::{name}" if group else name
+
+    return identify
+
+
+def relative_file(file: str, top: Path) -> str:
+    """Return an absolute file name relative to `top` where it is below it; any other as it is."""
+    path = Path(file) if file.startswith("/") else None
+    return str(path.relative_to(top)) if path is not None and path.is_relative_to(top) else file
+
+
+def _group_name(file: str, classname: str) -> str:
+    """Return what precedes a test's own name: `tests/test_x.py::TestClass` as pytest names it, else the file, else the
+    class.
+
+    Empty without a file where the class is `test`: node writes that for every test.
+    """
+    if not file:
+        return "" if classname == "test" else classname  # node's constant says nothing
+    inner = classname.removeprefix(file.removesuffix(".py").replace("/", "."))
+    return f"{file}::{inner[1:].replace('.', '::')}" if inner.startswith(".") and inner != classname else file
 
 
 def group_and_method(case: TestCase) -> tuple[str, str]:

@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from perdure.adapters.checks.globs import fnmatch_regex, path_regex
 from perdure.adapters.checks.runners.base import (
     Canaries,
+    CaseIdentifier,
     ConfiguredTestSide,
     Invocation,
     ReportRequest,
     Runner,
+    RunPlace,
     append_options,
+    relative_file,
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
@@ -35,7 +40,7 @@ from perdure.adapters.checks.runners.python import (
 )
 from perdure.adapters.system.bounded import parse_toml
 from perdure.models.checks.report import TestCase
-from perdure.models.limits import SIDE_PATTERNS, SIDE_READ_FILES
+from perdure.models.limits import JUNIT_CASES, SIDE_PATTERNS, SIDE_READ_FILES
 
 _INI = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _PLUGINS = re.compile(
@@ -74,6 +79,26 @@ def pytest_test_side(commands: Sequence[list[str]], directory: CommandDirectory)
         roots=tuple(_expand_roots(roots, directory)),
         files=tuple(path for path in [*files, *module_files(modules, directory.paths)] if path in directory.paths),
     )
+
+
+def _dotted(file: str) -> str:
+    """Return a file as pytest writes it into the `classname` of a JUnit report."""
+    return file.removesuffix(".py").replace("/", ".")
+
+
+def _longest_file(directory: Path, parts: tuple[str, ...]) -> str:
+    """Return the path, relative to the directory, of the existing file that takes the most of these parts from the
+    front: `tests/test_more.py` of `tests`, `test_more`, `TestUsd`; empty where there is none. A name may have dots."""
+    candidates = list[tuple[int, str]]()
+    pending = [(directory, 0)]
+    while pending:
+        place, start = pending.pop()
+        for end in range(start + 1, len(parts) + 1):
+            path = place / ".".join(parts[start:end])
+            pending += [(path, end)] if path.is_dir() else []
+            files = (file for file in (path.with_name(f"{path.name}.py"), path) if file.is_file())
+            candidates += [(end, str(file.relative_to(directory))) for file in files]
+    return max(candidates)[1] if candidates else ""
 
 
 def _plugins_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -169,6 +194,27 @@ class Pytest(Runner):
             request.file,
             writing="through",
         )
+
+    def case_identifier(self, place: RunPlace) -> CaseIdentifier:
+        """Return what tells a test's file and node id: the file that was collected, which for an inherited test is not
+        the one that its function stands in. JUnit's `classname` is that file and the classes, dots between them."""
+
+        @lru_cache(maxsize=JUNIT_CASES)
+        def find_collected_file(classname: str) -> str:
+            for top in (place.tree / place.directory, place.tree):
+                if file := _longest_file(top, tuple(classname.split("."))):
+                    return file
+            return ""
+
+        def identify(attributes: Mapping[str, str]) -> tuple[str, str]:
+            file, classname = relative_file(attributes.get("file", ""), place.shown_at), attributes.get("classname", "")
+            if classname and not f"{classname}.".startswith(f"{_dotted(file)}."):
+                file = find_collected_file(classname) or file
+            is_collected = f"{classname}.".startswith(f"{_dotted(file)}.")
+            classes = classname[len(_dotted(file)) :].split(".") if is_collected else [] if file else [classname]
+            return file, "::".join(filter(None, (file, *classes, attributes.get("name") or "unnamed")))
+
+        return identify
 
     def narrow_to_test(
         self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]

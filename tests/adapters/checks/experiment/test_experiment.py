@@ -163,3 +163,53 @@ async def test_what_a_test_script_runs_is_the_product(tried: Trials) -> None:
     after = {"calc": "#!/bin/sh\necho $(($1 - $2))\n", "tests/test_add.sh": checks.replace('[ "$out" = 3 ]', "true")}
     found = await tried(before, after, "sh tests/test_add.sh")
     assert [promise.name for promise in found.changed_promises] == ["sh tests/test_add.sh"]
+
+
+MONEY = "RATES = {'usd': 2, 'yen': 3}\n\n\ndef price(amount, currency):\n    return amount * RATES[currency]\n"
+MIXIN = """\
+    from money import price
+
+    class Money:
+        currency = ""
+
+        def test_price(self):
+            assert price(2, self.currency) == 2 * self.factor
+
+        def test_nothing(self):
+            assert price(0, self.currency) == 0
+
+        def test_one(self):
+            assert price(1, self.currency) == self.factor
+    """
+USD = "\n    class TestUsd(Money):\n        currency, factor = 'usd', 2\n"
+YEN = "\n    class TestYen(Money):\n        currency, factor = 'yen', 3\n"
+MORE = "    from test_money import Money\n"
+
+
+async def test_an_inherited_test_is_one_of_the_class_that_inherits_it(tried: Trials) -> None:
+    """Mixins are how Django and pandas test: to know a test by the file of its function makes two of them one."""
+    before = {"money.py": MONEY, "tests/test_money.py": MIXIN, "tests/test_more.py": MORE + USD + YEN}
+    before["money.py"] = MONEY.replace("3}", "4}")  # TestYen is red on main
+    broken = {"money.py": before["money.py"].replace("2,", "5,"), "tests/test_more.py": MORE + YEN}
+    (one,) = (await tried(before, broken, PYTEST)).commands
+    assert (one.base_tests, one.base_passed) == (4, 2)
+    assert one.taken == ("tests/test_more.py::TestUsd::test_price", "tests/test_more.py::TestUsd::test_one")
+    assert one.lost == ("tests/test_more.py::TestUsd::test_nothing",)
+
+
+TWICE = """\
+    import unittest
+    from calc import add
+
+    class Calc(unittest.TestCase):
+        def test_add(self):
+            self.assertEqual(add(1, 2), 3)
+    """
+
+
+async def test_a_test_that_runs_twice_under_one_name_counts_twice(tried: Trials) -> None:
+    """unittest collects an imported class again, under the name of its own module."""
+    before = {"calc.py": CALC, "tests/test_calc.py": TWICE, "tests/test_again.py": "from test_calc import Calc\n"}
+    (one,) = (await tried(before, {"calc.py": f"{CALC}\n", "tests/test_again.py": "\n"}, UNITTEST)).commands
+    assert (one.base_tests, one.base_passed) == (2, 2)
+    assert one.lost == ("tests/test_calc.py::Calc::test_add",)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners.base import EVERY, Runner
+from perdure.adapters.checks.runners.base import EVERY, Runner, RunPlace, case_identifier
 from perdure.adapters.checks.runners.go import fail_go_tests
 from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.javascript import fail_javascript_tests
@@ -224,7 +224,10 @@ def test_each_test_that_pytest_runs_fails_at_its_end_and_each_canary_by_itself(t
     report = tmp_path / "report.xml"
     asked = [sys.executable, "-m", "pytest", "--strict-markers", "-o", "junit_family=xunit1", f"--junit-xml={report}"]
     subprocess.run(asked, cwd=tmp_path, capture_output=True, timeout=50, check=False)
-    said = {case.name.removeprefix("test_a.py::"): case for case in read_junit(report, tmp_path)}
+    said = {
+        case.name.removeprefix("test_a.py::"): case
+        for case in read_junit(report, case_identifier(RunPlace(tmp_path, "", tmp_path)))
+    }
     assert {case.outcome for case in said.values()} == {"failed"}
     assert all("assert 1 == 2" in said[name].message for name in found.names)
     assert {case.message for name, case in said.items() if name not in found.names} == {"x"}
