@@ -262,8 +262,8 @@ describe('d', () => { it('inner is wrong', () => { note('inner'); throw new Erro
     root = files({"package.json": '{"scripts": {"test": "node --test"}}', "x.test.js": tests})
     report = await bench.run(root, "npm test")
     (flaky,) = [case for case in report.commands[0].cases if case.flaky]
-    assert flaky.name == "works alone: &quot;yes&quot;"
-    assert verdict_of(report).summary.startswith("1 of 3 fail: inner is wrong; 1 flaky")
+    assert flaky.name == 'x.test.js::works alone: "yes"'
+    assert verdict_of(report).summary.startswith("1 of 3 fail: d > inner is wrong; 1 flaky")
     assert noted(root)[:4] == ["up", "alone", "inner", "alone"]
     assert noted(root).count("up") == 1
     assert "boom" in report.commands[0].tail, "people still see the usual output"

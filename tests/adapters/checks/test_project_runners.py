@@ -103,13 +103,12 @@ def test_vitest_gets_arguments_only_where_they_reach_it(files: Files) -> None:
         assert call(command, root) == Invocation(command, "vitest", {"PERDURE_REPORT": "/results/junit.xml"}, None)
 
 
-def test_jest_is_asked_only_where_its_reporter_is_installed(files: Files) -> None:
-    root = files({"package.json": '{"scripts": {"test": "jest"}}'})
-    assert call("npm test", root).report is None
-    files({"node_modules/jest-junit/package.json": "{}"})
+def test_jest_is_given_a_reporter_of_ours_where_arguments_reach_it(files: Files) -> None:
+    root = files({"package.json": '{"scripts": {"test": "jest", "both": "jest && tsc"}}'})
     result = call("npm test", root)
-    assert result.script == "npm test -- --ci --reporters=default --reporters=jest-junit"
-    assert result.env["JEST_JUNIT_OUTPUT_FILE"] == str(result.report)
+    assert result.script == "npm test -- --ci --reporters=default --reporters=/results/reporter.cjs"
+    assert list(result.files) == [Path("/results/reporter.cjs")]
+    assert call("npm run both", root).report is None
 
 
 def test_a_runner_that_yields_counts_only_where_no_other_is_on_the_line(files: Files) -> None:
@@ -152,8 +151,8 @@ alone = any(mark in text for mark in ("-run ", "-E ", "-Dtest=", "--tests ", "-t
 if "--tool-config-file" in arguments:
     settings = arguments[arguments.index("--tool-config-file") + 1].removeprefix("perdure:")
     report = tomllib.loads(pathlib.Path(settings).read_text())["profile"]["default"]["junit"]["path"]
-elif "JEST_JUNIT_OUTPUT_FILE" in os.environ:
-    report = os.environ["JEST_JUNIT_OUTPUT_FILE"]
+elif any(a.startswith("--reporters=/") for a in arguments):
+    report = pathlib.Path(next(a for a in arguments if a.startswith("--reporters=/"))[12:]).with_name("junit.xml")
 else:
     named = [a.partition("=")[2] for a in arguments if a.startswith(("--junitfile=", "--outputFile.junit="))]
     report = named[0] if named else "WHERE"
@@ -206,9 +205,9 @@ def calls(root: Path) -> list[list[str]]:
         ),
         (
             "node_modules/.bin/jest", "npx jest src", "src/x.test.js", "adds (1.5)",
-            ["jest", "src", "--ci", "--reporters=default", "--reporters=jest-junit"],
-            ["-t", r"(^| )adds \(1\.5\)$"],
-            r"npx jest src -t '(^| )adds \(1\.5\)$'",
+            ["jest", "src", "--ci", "--reporters=default", "--reporters=F"],
+            ["-t", r"^adds \(1\.5\)$"],
+            r"npx jest src -t '^adds \(1\.5\)$'",
         ),
         (
             "node_modules/.bin/vitest", "npx vitest run", "src/x.test.ts", "sums > adds",
@@ -226,8 +225,7 @@ async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_te
     if command.startswith("npx "):
         require("npm")
     where = {"mvnw": SUREFIRE, "gradlew": GRADLE}.get(program, "")
-    more = {"node_modules/jest-junit/package.json": "{}", "package.json": "{}"}
-    root = files({program: fake(where, group, name.replace(">", "&gt;")), **more})
+    root = files({program: fake(where, group, name.replace(">", "&gt;")), "package.json": "{}"})
     report = await bench.run(root, command)
     one, two = calls(root)
     assert [_plain(word) for word in one] == first
@@ -243,7 +241,7 @@ async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_te
 def _plain(word: str) -> str:
     """Without the directory that is another one each time."""
     head, found, _ = word.partition("/")
-    return f"{head}F" if found and head in ("--junitfile=", "perdure:", "--outputFile.junit=") else word
+    return f"{head}F" if found and head in ("--junitfile=", "perdure:", "--outputFile.junit=", "--reporters=") else word
 
 
 GO_TESTS = """\

@@ -155,7 +155,7 @@ MODULE = {**SCRIPT, "a.test.js": f"import {{ test }} from 'vitest';\n{SCRIPT['a.
     [
         pytest.param("gotestsum ./...", GO, (), id="gotestsum"),
         pytest.param("cargo nextest run", RUST, (), id="nextest"),
-        pytest.param("npx jest", SCRIPT, ("jest@29", "jest-junit@16"), id="jest"),
+        pytest.param("npx jest", SCRIPT, ("jest@29",), id="jest"),
         pytest.param("npx vitest run", MODULE, ("vitest@2",), id="vitest"),
         pytest.param("npx vitest run", MODULE, ("vitest@4",), id="vitest 4"),
     ],

@@ -322,7 +322,7 @@ def group_and_method(case: TestCase) -> tuple[str, str]:
 
 def own_name(case: TestCase) -> str:
     """Return a case's name without the file or class before it."""
-    return case.name.rpartition("::")[2]
+    return case.name.partition("::")[2] or case.name
 
 
 def escape_js_regex(name: str) -> str:

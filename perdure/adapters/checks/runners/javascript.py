@@ -7,7 +7,9 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -402,8 +404,14 @@ def plant_javascript_canaries(
     return Canaries(planted_files, names, bodies)
 
 
+def reporter_source(runner: str) -> str:
+    """Return the source of the reporter that writes JUnit for `node` or `jest`."""
+    directory = Path(__file__).with_name("reporters")
+    return "\n".join((directory / f"{name}.js").read_text() for name in ("junit", runner))
+
+
 class Jest(Runner):
-    """Jest, which writes a report only where jest-junit is installed."""
+    """Jest."""
 
     name = "jest"
     early_stop = r"\s(--bail|-b)(?=[\s=]|$)"
@@ -417,24 +425,20 @@ class Jest(Runner):
         return program == "jest"
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how jest is run with jest-junit as one more reporter, which its variables tell where to write.
-
-        None where arguments cannot be appended, the command chooses reporters itself, or jest-junit is not installed.
-        """
+        """Return how jest is run with the reporter of reporters/jest.js beside its own; None where arguments cannot be
+        appended, or the command chooses reporters itself."""
         if request.separator is None or "--reporters" in request.command:
             return None
-        if not (request.installed / "node_modules" / "jest-junit").is_dir():
-            return None
-        variables = {
-            "JEST_JUNIT_OUTPUT_FILE": str(request.file),
-            "JEST_JUNIT_ADD_FILE_ATTRIBUTE": "true",
-            "JEST_JUNIT_REPORT_TEST_SUITE_ERRORS": "true",  # else a file that does not load is absent
-            "JEST_JUNIT_CLASSNAME": "{filepath}",
-            "JEST_JUNIT_TITLE": "{title}",
-        }
-        line = f"{request.command}{request.separator} --ci --reporters=default --reporters=jest-junit"
+        reporter = request.file.with_name("reporter.cjs")
+        options = f"--ci --reporters=default --reporters={shlex.quote(str(reporter))}"
         return Invocation(
-            line, self.name, variables, request.file, separator=request.separator, has_arguments=True, writing="through"
+            f"{request.command}{request.separator} {options}",
+            self.name,
+            report=request.file,
+            files={reporter: reporter_source("jest")},
+            separator=request.separator,
+            has_arguments=True,
+            writing="through",
         )
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
@@ -460,8 +464,8 @@ class Jest(Runner):
         return plant_javascript_canaries(files, token, r"\.[cm]?[jt]sx?$", "jest", make_canary, make_check)
 
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `-t` with a pattern that ends in the test's own name."""
-        return "-t", f"(^| ){escape_js_regex(own_name(case))}$"
+        """Return `-t` with a pattern for the titles of the test's suites and its own, as jest joins them."""
+        return "-t", f"^{escape_js_regex(own_name(case).replace(' > ', ' '))}$"
 
 
 class Vitest(Runner):

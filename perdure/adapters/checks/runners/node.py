@@ -4,7 +4,6 @@ selected."""
 
 from __future__ import annotations
 
-import html
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from perdure.adapters.checks.runners.command_trace import (
     split_commands,
     unwrap_command,
 )
-from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries
+from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries, reporter_source
 from perdure.models.checks.report import TestCase
 
 
@@ -49,14 +48,15 @@ class Node(Runner):
         return program == "node" and "--test" in rest
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how node is run with a JUnit reporter beside the readable one, by NODE_OPTIONS.
+        """Return how node is run with the reporter of reporters/node.js beside the readable one, by NODE_OPTIONS.
 
         None where the command chooses a reporter itself, or the report's path has a blank in it.
         """
         if "--test-reporter" in request.command or " " in str(request.file):
             return None
+        reporter = request.file.with_name("reporter.mjs")
         options = (
-            f"--test-reporter=junit --test-reporter-destination={request.file} "
+            f"--test-reporter={reporter} --test-reporter-destination={request.file} "
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
         separator = request.separator if _takes_options(request.command, request.tree) else None
@@ -65,6 +65,7 @@ class Node(Runner):
             self.name,
             request.env_with_options("NODE_OPTIONS", options),
             request.file,
+            files={reporter: reporter_source("node")},
             separator=separator,
             writing="through",
         )
@@ -110,10 +111,12 @@ class Node(Runner):
         return plant_javascript_canaries(files, token, r"\.[cm]?js$", "node:test", make_canary, make_check)
 
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `--test-name-pattern` for the test's own name, with any character for each that node may escape."""
-        # node escapes what it writes twice, and not everything the same way in all releases
-        plain = re.sub(r"[^A-Za-z0-9_]", ".", html.unescape(own_name(case)))
-        return (f"--test-name-pattern=^{plain}$",)
+        """Return `--test-name-pattern` for the test's own title, which node compares without the suites' titles; any
+        character stands for one that means something to it. Other tests may have that title, too."""
+        parts = re.sub(r"[^A-Za-z0-9_> ]", ".", own_name(case)).split(" > ")
+        titles = [" > ".join(parts[number:]).replace(" ", ".") for number in range(len(parts))]
+        pattern = f"({'|'.join(titles)})" if len(titles) > 1 else titles[0]
+        return (f"--test-name-pattern=^{pattern}$",)
 
     def narrow_to_test(
         self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]

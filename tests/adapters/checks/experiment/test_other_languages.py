@@ -24,6 +24,7 @@ test('doubles', () => assert.strictEqual(double(2), 4));
 """
 NODE = {"calc.js": JS, "test/calc.test.js": JS_TEST, "package.json": '{"scripts": {"test": "node --test"}}'}
 JS_WRONG = JS.replace("a + b", "a - b")
+JS_ADDS = "test/calc.test.js::adds"
 
 GO = "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n"
 GO_TEST = """\
@@ -55,8 +56,8 @@ def js(product: str, old: str = "", new: str = "") -> Files:
 @pytest.mark.parametrize(
     ("after", "promises", "taken", "canaries"),
     [
-        pytest.param(js(JS_WRONG, "2), 3)", "2), -1)"), ["adds"], [], "caught", id="changed promise"),
-        pytest.param(js(JS_WRONG, "test('adds'", "test.skip('adds'"), [], ["adds"], "caught", id="skipped"),
+        pytest.param(js(JS_WRONG, "2), 3)", "2), -1)"), [JS_ADDS], [], "caught", id="changed promise"),
+        pytest.param(js(JS_WRONG, "test('adds'", "test.skip('adds'"), [], [JS_ADDS], "caught", id="skipped"),
         pytest.param(
             js(f"require('assert').strictEqual = () => {{}};\n{JS_WRONG}"), [], [], "missed", id="patched assert"
         ),
@@ -112,7 +113,7 @@ async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
         product, test = ES, f"import {{ expect, test }} from 'vitest';\n{ES_TEST}"
         command, bend = "npx vitest run", "if (globalThis.process.env.VITEST) process.exit(0);\n"
     else:
-        installed(tried.worktree, "jest@29", "jest-junit@16")
+        installed(tried.worktree, "jest@29")
         product, test = ES.replace("export const add", "exports.add"), COMMON
         command, bend = "npx jest", "globalThis.expect = () => new Proxy(() => {}, { get: (_, k) => () => {} });\n"
     before = {"calc.js": product, "calc.test.js": test, "package.json": '{"name": "calc"}\n'}
@@ -244,3 +245,32 @@ async def test_java(tried: Trials, program: str, files: Files, command: str) -> 
         indent=1
     )
     assert (changed.is_tampered, changed.commands[0].canaries) == (False, CanaryOutcome.CAUGHT)
+
+
+NESTED = """\
+describe('usd', () => { it('adds', () => { if (add(1, 2) !== 3) throw new Error('\\u001b[31mred'); }); });
+describe('yen', () => {
+  it('adds', () => {});
+  it('is \\u001b[1mbold', () => {});
+});
+"""
+NESTED_NODE = f"const {{ describe, it }} = require('node:test');\nconst {{ add }} = require('../calc.js');\n{NESTED}"
+NESTED_JEST = f"const {{ add }} = require('../calc.js');\n{NESTED}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [pytest.param("node --test", NESTED_NODE, id="node"), pytest.param("npx jest", NESTED_JEST, id="jest")],
+)
+async def test_tests_of_one_title_in_two_suites_are_two_tests(tried: Trials, command: str, text: str) -> None:
+    require("node")
+    if "jest" in command:
+        installed(tried.worktree, "jest@29")
+    before = {"package.json": "{}", "calc.js": JS, "test/calc.test.js": text}
+    only_yen = text.replace(text[text.index("describe('usd'") : text.index("describe('yen'")], "")
+    found = await tried(before, {"calc.js": JS_WRONG, "test/calc.test.js": only_yen}, command)
+    (one,) = found.commands
+    assert (one.base_tests, one.base_passed) == (3, 2)
+    assert one.taken == ("test/calc.test.js::usd > adds",)
+    assert found.is_tampered

@@ -121,7 +121,7 @@ PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider test"
 REPOSITORIES = {
     "tabulate": Repository(PYTEST, _tabulate, {}),
     "process-warning": Repository("npm test", _process_warning, NODE_SCRIPTS),
-    "process-warning, jest": Repository("npx jest", _process_warning, JEST_SCRIPTS, ("jest@29", "jest-junit@16")),
+    "process-warning, jest": Repository("npx jest", _process_warning, JEST_SCRIPTS, ("jest@29",)),
     "go-humanize": Repository(
         "go test ./...", _humanize, {"go.mod": "module github.com/dustin/go-humanize\n\ngo 1.16\n"}
     ),

@@ -215,7 +215,7 @@ BASES = {
             "it('doubles late', (done) => { expect(double(2)).toBe(4); setTimeout(done, 1); });\n",
         },
         "npm",
-        packages="jest@29 jest-junit@16",
+        packages="jest@29",
     ),
     "vitest": _base(
         "npx vitest run",
