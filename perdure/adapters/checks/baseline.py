@@ -28,7 +28,7 @@ _REPORT = "report.json"
 
 
 class CaseKey(NamedTuple):
-    """What makes a test the same one on two commits: its file and its name, as its runner gives them. `number` tells
+    """The identity of a test, the same on two commits: its file and its name, as its runner gives them. `number` tells
     apart tests of one name, which some runners allow: 0, 1, …, those that failed first, and those that passed last: a
     failure that comes in addition, as of a subtest, is one of the test that passed before."""
 

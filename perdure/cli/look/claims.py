@@ -341,6 +341,8 @@ def _check_experiment(evidence: Evidence) -> Judgement:
     if problems:
         return contradicted(problems)
     promises = f", {format_count(experiment.promises, 'changed promise')}" if experiment.promises else ""
+    if not experiment.line:
+        return verified(f"the report has no number either{promises}: only exit codes were asked")
     return verified(f"{experiment.line}{promises}, added up from the report")
 
 

@@ -4,6 +4,7 @@ change, tests that must fail (canaries), the change's tests on the base."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -35,6 +36,13 @@ class Promise(PublishedModel):
     after: str = ""
 
 
+class UnaskedTests(PublishedModel):
+    """Tests that were green on the base and that no run asked about the change. `reason`: in a few words."""
+
+    number: int
+    reason: str
+
+
 class CommandExperiment(PublishedModel):
     """One test command in all experiments.
 
@@ -46,7 +54,12 @@ class CommandExperiment(PublishedModel):
     contradicted  tests of the base that fail on the change, in versions that the change has not made green either:
                   they were while somebody could write to the test side
     canaries  see CanaryOutcome; missed: those that were not reported red, though on the base they were
-    proving   tests of the change that pass on it and not on the base (FAIL_TO_PASS); None: not asked
+    not_asked tests that were green on the base and are not in `base_tests`
+    proving   tests that are new or changed, pass on the change, and fail without its product files (FAIL_TO_PASS);
+              None: not asked
+    unbuilt   tests that are new or changed and pass on the change, and whose file does not load or build without its
+              product files: a weaker proof, it is one of what they name alone
+    proving_unnamed, unbuilt_unnamed  how many more there are than are named
     written   files of the test side that this command wrote on the change and not on the base
     steered   shared settings of the change without which the base's tests do not even start on it
     unasked   for people: what could not be asked, and why
@@ -62,7 +75,11 @@ class CommandExperiment(PublishedModel):
     contradicted: tuple[str, ...] = ()
     canaries: CanaryOutcome = CanaryOutcome.NOT_ASKED
     missed: tuple[str, ...] = ()
+    not_asked: tuple[UnaskedTests, ...] = ()
     proving: tuple[str, ...] | None = None
+    proving_unnamed: int = 0
+    unbuilt: tuple[str, ...] = ()
+    unbuilt_unnamed: int = 0
     written: tuple[str, ...] = ()
     steered: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
@@ -123,24 +140,38 @@ class Experiment(PublishedModel):
     def summary_line(self) -> str:
         """Return `455/455 of main's own tests pass on the change · 3 new tests fail without it · canaries caught`.
 
-        A part that no command has facts for is left out; empty when there is none.
+        Behind the first part stands how many tests were not asked, and why. A part that no command has facts for is
+        left out; empty when there is none.
         """
-        with_base_tests = [command for command in self.commands if command.base_tests is not None]
-        parts = []
-        if with_base_tests:
-            passed, total = (
-                sum(command.base_passed or 0 for command in with_base_tests),
-                sum(command.base_tests or 0 for command in with_base_tests),
-            )
+        passed, total = (
+            sum(command.base_passed or 0 for command in self.commands),
+            sum(command.base_tests or 0 for command in self.commands),
+        )
+        not_asked = Counter[str]()
+        for tests in (tests for command in self.commands for tests in command.not_asked):
+            not_asked[tests.reason] += tests.number
+        parts = list[str]()
+        if total or (not not_asked and any(command.base_tests is not None for command in self.commands)):
             parts.append(f"{passed}/{total} of {self.branch or 'the base'}'s own tests pass on the change")
-        proving = [command.proving for command in self.commands if command.proving is not None]
-        if proving:
-            number = sum(map(len, proving))
-            failing = format_count(number, "new test fails", "new tests fail") if number else "no new tests fail"
-            parts.append(f"{failing} without it")
+        parts += [f"{number} not asked: {reason}" for reason, number in not_asked.items()]
+        parts += self._proof_texts()
         if canaries_text := _canaries_text(command.canaries for command in self.commands):
             parts.append(canaries_text)
         return " · ".join(parts)
+
+    def _proof_texts(self) -> list[str]:
+        """Return what is said of tests that are new or changed: how many fail, and do not build, without the change;
+        empty where no command was asked."""
+        asked = [command for command in self.commands if command.proving is not None]
+        failing = sum(len(command.proving or ()) + command.proving_unnamed for command in asked)
+        unbuilt = sum(len(command.unbuilt) + command.unbuilt_unnamed for command in asked)
+        texts = []
+        if failing or (asked and not unbuilt):
+            count = format_count(failing, "new test fails", "new tests fail") if failing else "no new tests fail"
+            texts.append(f"{count} without it")
+        if unbuilt:
+            texts.append(f"{format_count(unbuilt, 'new test does', 'new tests do')} not build without it")
+        return texts
 
     @property
     def unasked_reasons(self) -> tuple[str, ...]:

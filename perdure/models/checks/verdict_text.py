@@ -241,6 +241,8 @@ def experiment_notes(experiment: Experiment) -> tuple[str, ...]:
         lines.append(f"{base}'s tests start only with the change's own settings: {join_names(tuple(steered))}")
     if proving := [name for command in experiment.commands for name in command.proving or ()]:
         lines.append(f"fail without the change: {join_names(label_of(name) for name in proving)}")
+    if unbuilt := [name for command in experiment.commands for name in command.unbuilt]:
+        lines.append(f"do not build without the change: {join_names(label_of(name) for name in unbuilt)}")
     return (*lines, *(f"not asked: {reason}" for reason in experiment.unasked_reasons))
 
 

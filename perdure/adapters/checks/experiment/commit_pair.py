@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure.adapters.checks.baseline import command_key
-from perdure.adapters.checks.experiment.reduced_tests import defined_names, remove_definitions
+from perdure.adapters.checks.baseline import CaseKey, command_key
+from perdure.adapters.checks.experiment.reduced_tests import defined_names, find_test_text, remove_definitions
 from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
@@ -82,6 +82,8 @@ class CommitPair:
         self._attributes_differ = any(path.rpartition("/")[2] == ".gitattributes" for path in differing)
         side_paths += self._find_rewritten_tests()
         self.touched = (*sorted(side_paths), *self.shared_settings)
+        self._differing = differing
+        self._touched_texts: dict[str, tuple[str, str]] = {}  # on the base and on the change
         self._product = sorted(differing & change.entries.keys() - set(self.touched))
 
     @classmethod
@@ -125,6 +127,39 @@ class CommitPair:
         """Return whether this is a product file that may hold tests (Rust); their names are compared without running
         them (see perdure.adapters.checks.tamper)."""
         return file.endswith(".rs") and not self.base_side.is_side(file)
+
+    def tests_of_changed_product(self, keys: Collection[CaseKey]) -> set[CaseKey]:
+        """Return those of these tests of the base that stand in product files which the change edits or deletes: the
+        versions that run are the change's, whatever the run."""
+        changed = {path for path in self._differing if not self.base_side.is_side(path)}
+        return {key for key in keys if self._source_of(key) in changed - set(self.shared_settings)}
+
+    def _source_of(self, key: CaseKey) -> str:
+        """Return the file that a test of the base stands in: its file as the runner reports it; of one in Rust, for
+        which that is the crate's first file, the file of its module."""
+        if not key.file.endswith(".rs"):
+            return key.file
+        directory, modules = key.file.rpartition("/")[0], key.name.removeprefix(f"{key.file}::").split("::")[:-1]
+        for length in range(len(modules), 0, -1):
+            stem = "/".join(filter(None, (directory, *modules[:length])))
+            for path in (f"{stem}.rs", f"{stem}/mod.rs"):
+                if path in self.base.entries:
+                    return path
+        return key.file
+
+    def test_is_new_or_changed(self, key: CaseKey) -> bool:
+        """Return whether a test of the change is not on the base, or reads otherwise there: its own text differs, or,
+        where that is not found in its file, the file. A test without a file, as Go's, is looked for in all test files
+        that differ."""
+        paths = [key.file] if key.file else [path for path in self.touched if path.endswith("_test.go")]
+        for path in set(paths).intersection(self.touched):
+            if path not in self._touched_texts:
+                texts = self.base.read_texts([path]), self.change.read_texts([path])
+                self._touched_texts[path] = texts[0].get(path, ""), texts[1].get(path, "")
+            before, after = (find_test_text(key.name, text) for text in self._touched_texts[path])
+            if before != after or (key.file and not before):
+                return True
+        return False
 
     def base_layout(self) -> TreeLayout:
         """Return the base as it is; writes its tree into the repository."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.checks.baseline import FAILING, CaseKey, number_cases
@@ -35,39 +35,42 @@ def ended_by_itself(result: CommandResult) -> bool:
     return result.verdict != "timed_out" and result.exit_code is not None and 0 <= result.exit_code <= 128
 
 
+@dataclass(frozen=True)
+class ProvingTests:
+    """Tests that are new or changed and pass on the change. `failing`: they fail without its product files; `unbuilt`:
+    their file does not load, or their package does not build, without them."""
+
+    failing: set[CaseKey]
+    unbuilt: set[CaseKey]
+
+
 def find_proving_tests(
-    base_result: CommandResult | None, change_result: CommandResult, d_result: CommandResult, differing: Collection[str]
-) -> set[CaseKey]:
-    """Find the tests that pass on the change and do not pass without its product files.
+    change_result: CommandResult, d_result: CommandResult, is_new_or_changed: Callable[[CaseKey], bool]
+) -> ProvingTests:
+    """Find the tests that are new or changed, pass on the change, and do not pass without its product files.
 
-    base_result    the base as it is; None: not known
-    change_result  the change as it is
-    d_result       the change's tests on the base's product files
-    differing      files of the test side that the change has added or changed
+    change_result      the change as it is
+    d_result           the change's tests on the base's product files
+    is_new_or_changed  whether a test of the change is not on the base, or reads otherwise there
 
-    A test that `d_result` does not report counts, unless it may just have been left out of that run: it is on the base,
-    did not fail there, its file does not differ, and its Go package was built.
+    A test that `d_result` does not report at all counts as unbuilt where it reports no other test of its file, or of
+    its Go package, either; else the file was loaded and the test left out, as one that is made from data of the
+    product, and it does not count.
     """
-    base_outcomes, d_outcomes = outcomes_by_key(base_result), outcomes_by_key(d_result)
-    unbuilt = {case.name for case in d_result.cases if case.outcome == "errored" and not case.file}  # packages of Go
+    d_outcomes, change_green = outcomes_by_key(d_result), green_keys(change_result)
+    loaded_places = {_place_of(key) for key in outcomes_by_key(change_result).keys() & d_outcomes.keys()}
+    failing, unbuilt = set[CaseKey](), set[CaseKey]()
+    for key in change_green - {key for key, outcome in d_outcomes.items() if outcome in ("passed", "skipped")}:
+        if key in d_outcomes and is_new_or_changed(key):
+            failing.add(key)
+        elif _place_of(key) not in loaded_places and is_new_or_changed(key):
+            unbuilt.add(key)
+    return ProvingTests(failing, unbuilt)
 
-    def counts_as_proof(test_key: CaseKey) -> bool:
-        """Return False for a test that was left out of the run on the base's product files, and was green on the
-        base."""
-        package = test_key.name.rpartition("::")[0]
-        return (
-            test_key in d_outcomes
-            or test_key not in base_outcomes
-            or test_key.file in differing
-            or base_outcomes[test_key] in FAILING
-            or package in unbuilt
-        )
 
-    return {
-        test_key
-        for test_key in green_keys(change_result)
-        if d_outcomes.get(test_key) != "passed" and counts_as_proof(test_key)
-    }
+def _place_of(key: CaseKey) -> str:
+    """Return what is loaded or built as one: a test's file, or its Go package."""
+    return key.file or key.name.rpartition("::")[0]
 
 
 def messages_by_key(result: CommandResult | None) -> dict[CaseKey, str]:

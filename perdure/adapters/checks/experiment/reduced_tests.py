@@ -137,12 +137,12 @@ _BELONGS = ("@", "#[")
 def versions_of_test(name: str, before: str, after: str) -> tuple[str, str]:
     """Return a test's text out of the base's file and out of the change's, each cut to EXPERIMENT_FILE_CHARS; both
     files from their beginning where one of them does not show the test."""
-    both = _find_test_text(name, before), _find_test_text(name, after)
+    both = find_test_text(name, before), find_test_text(name, after)
     old, new = both if all(both) else (before, after)
     return old[:EXPERIMENT_FILE_CHARS], new[:EXPERIMENT_FILE_CHARS]
 
 
-def _find_test_text(name: str, text: str) -> str:
+def find_test_text(name: str, text: str) -> str:
     """Return the lines of a test, from its decorators and the line that names it to the end of its block, by
     indentation; empty when its name, or a suite's that is part of it, is not found."""
     lines, first = text.splitlines(), 0

@@ -13,6 +13,7 @@ not red are then run on the base as well, in the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import CaseKey, command_key, number_cases, results_by_command
@@ -40,6 +41,7 @@ from perdure.models.checks.report import (
     Experiment,
     Promise,
     TestReport,
+    UnaskedTests,
 )
 from perdure.models.checks.verdict_text import join_short_names
 from perdure.models.config.repository import TestCommand
@@ -127,8 +129,7 @@ class _CommandTrial:
         newer attempt owns the work.
         """
         canaries = await in_thread(self._commits.make_canaries, self._canary_runners, self._test.directory)
-        if inline_files := await in_thread(self._commits.inline_test_files, self._test):
-            self._unasked_reasons.append(_INLINE_TESTS.format(", ".join(inline_files[:3])))
+        inline_files = await in_thread(self._commits.inline_test_files, self._test)
         touched = bool(self._commits.touched)
         tested_layout = await in_thread(self._commits.base_tests_on_change if touched else self._commits.change_layout)
         jobs: list[Coroutine[None, None, ExperimentRun | None]] = [
@@ -168,14 +169,18 @@ class _CommandTrial:
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
         elif d_run is not None and change_run is not None and change_run.result.cases:
-            proving_keys = find_proving_tests(
-                base_run.result if base_run else None, change_run.result, d_run.result, self._commits.touched_in_change
-            )
-            names = tuple(key.name for key in order_keys(proving_keys, change_run.result))
-            result = result.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
+            is_new_or_changed = self._commits.test_is_new_or_changed
+            proving = await in_thread(find_proving_tests, change_run.result, d_run.result, is_new_or_changed)
+            update: dict[str, object] = {}
+            for field, keys in (("proving", proving.failing), ("unbuilt", proving.unbuilt)):
+                update[field] = _test_names(order_keys(keys, change_run.result))
+                update[f"{field}_unnamed"] = max(0, len(keys) - EXPERIMENT_NAMED)
+            result = result.model_copy(update=update)
         result = result.model_copy(
             update=await self._judge_canaries(canaries, c_run, b_run, base_run, change_run, tested_layout)
         )
+        if inline_files and not any(tests.reason == _WENT_ALONG for tests in result.not_asked):
+            self._unasked_reasons.append(_INLINE_TESTS.format(", ".join(inline_files[:3])))
         written = {path for ran in (b_run, c_run, change_run) if ran is not None for path in ran.written_paths}
         if written:
             written -= set((await self._run_base_once()).written_paths)
@@ -278,18 +283,23 @@ class _CommandTrial:
         `unasked`. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
+        not_asked = Counter[str]()
         if flaky := base_green & {key for key, case in number_cases(base_result.cases).items() if case.flaky}:
             self._unasked_reasons.append(
                 f"flaky on the base: {join_short_names([key.name for key in order_keys(flaky, base_result)])}"
             )
             base_green -= flaky
-        base_green -= {
+            not_asked[f"flaky on {_BASE}"] = len(flaky)
+        went_along = await in_thread(self._commits.tests_of_changed_product, base_green)
+        went_along |= {
             test_key
             for test_key in base_green - outcomes_by_key(b_run.result).keys()
             if self._commits.holds_inline_tests(test_key.file)
         }
+        base_green -= went_along
+        not_asked[_WENT_ALONG] = len(went_along)
         failing = base_green - green_keys(b_run.result)
-        if not base_green and not flaky:
+        if not base_green and not +not_asked:
             self._unasked_reasons.append(f"no test was green on the base: {result_line(base_result)}")
         if failing:
             base_green &= green_keys((await self._run_base_once()).result)
@@ -319,6 +329,9 @@ class _CommandTrial:
         promises = await in_thread(self._make_promises, changed, messages_by_key(b_run.result))
         return result.model_copy(
             update={
+                "not_asked": tuple(
+                    UnaskedTests(number=number, reason=reason) for reason, number in (+not_asked).items()
+                ),
                 "base_tests": len(base_green),
                 "base_passed": len(base_green - failing),
                 "promises": promises,
@@ -379,6 +392,8 @@ class _CommandTrial:
         )
 
 
+_BASE = "the base"
+_WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
 
 _INLINE_TESTS = "tests inside product files went with the change, the base's are not asked: {}"

@@ -281,7 +281,8 @@ def find_unproven_change(contract: Contract, report: TestReport | None, kind: st
     if experiment is None or severity == "off" or kind not in (Kind.BUG, Kind.FEATURE):
         return []
     proving = [command.proving for command in experiment.commands if command.proving is not None]
-    if any(proving) or (not proving and not _could_have_tested(experiment)):
+    has_proof = any(proving) or any(command.unbuilt for command in experiment.commands) or bool(report and report.fixed)
+    if has_proof or (not proving and not _could_have_tested(experiment)):
         return []
     base = experiment.branch or "the base"
     title = "the new tests prove nothing" if proving else "no test comes with the change"

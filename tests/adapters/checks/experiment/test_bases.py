@@ -44,8 +44,7 @@ async def test_a_base_that_promises_nothing_is_named_and_new_tests_still_prove_t
     assert any(said.startswith(words) for said in found.unasked_reasons), found.unasked_reasons
     assert not found.is_tampered
     assert (one.promises, one.contradicted, one.taken) == ((), (), ())
-    assert one.proving is not None
-    assert "tests/test_half.py::test_half" in one.proving
+    assert one.unbuilt == ("tests/test_half.py::test_half",)
 
 
 async def test_a_test_that_was_flaky_on_the_base_is_named_and_not_asked(tried: Trials) -> None:
@@ -99,7 +98,7 @@ CALC_OF_SPARED = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    retu
 
 
 @pytest.mark.parametrize(("there", "proves"), [((), False), ((("example.com/words", "errored"),), True)])
-def test_tests_of_a_package_of_go_that_does_not_compile_without_the_change_prove_it(
+def test_changed_tests_of_a_package_of_go_that_does_not_compile_without_the_change_are_unbuilt(
     there: tuple[tuple[str, str], ...], proves: bool
 ) -> None:
     def said(*cases: tuple[str, str]) -> CommandResult:
@@ -107,11 +106,12 @@ def test_tests_of_a_package_of_go_that_does_not_compile_without_the_change_prove
         return CommandResult(name="t", command="go test ./...", verdict="passed", cases=found)
 
     test = ("example.com/words::TestSeries", "passed")
-    assert bool(find_proving_tests(said(test), said(test), said(*there), {"words_test.go"})) is proves
+    found = find_proving_tests(said(test), said(*there), lambda key: proves)
+    assert (bool(found.unbuilt), found.failing) == (proves, set())
 
 
 @pytest.mark.parametrize("command", [f"{sys.executable} -m pytest -v", "python3 -m unittest discover -s tests -v"])
-async def test_only_they_run_and_a_test_of_the_base_that_was_red_proves_something_too(
+async def test_only_they_run_and_a_test_of_the_base_that_was_red_is_no_new_one(
     tried: Trials, tmp_path: Path, command: str
 ) -> None:
     unit = (
@@ -132,8 +132,7 @@ async def test_only_they_run_and_a_test_of_the_base_that_was_red_proves_somethin
     }
     found = await tried(before, after, command)
     (one,) = found.commands
-    assert one.proving is not None
-    assert {name.rpartition("::")[2] for name in one.proving} == {"test_add", "test_half"}
+    assert ([name.rpartition("::")[2] for name in one.unbuilt], one.proving) == (["test_half"], ())
     (log,) = tmp_path.rglob("logs-*-d-*/test-*.log")
     assert "test_half" in log.read_text()
     assert "test_double" not in log.read_text()

@@ -49,10 +49,10 @@ async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried
     (one,) = found.commands
     assert not found.is_tampered
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (2, 2, (), ())
-    assert one.proving == ("tests/test_half.py::test_half",)
+    assert (one.proving, one.unbuilt) == ((), ("tests/test_half.py::test_half",))
     assert one.canaries is CanaryOutcome.CAUGHT
     assert found.summary_line == (
-        "2/2 of the base's own tests pass on the change · 1 new test fails without it · canaries caught"
+        "2/2 of the base's own tests pass on the change · 1 new test does not build without it · canaries caught"
     )
 
 
@@ -213,3 +213,60 @@ async def test_a_test_that_runs_twice_under_one_name_counts_twice(tried: Trials)
     (one,) = (await tried(before, {"calc.py": f"{CALC}\n", "tests/test_again.py": "\n"}, UNITTEST)).commands
     assert (one.base_tests, one.base_passed) == (2, 2)
     assert one.lost == ("tests/test_calc.py::Calc::test_add",)
+
+
+DOCTEST = '''
+def add(a, b):
+    """
+    >>> add(1, 2)
+    3
+    """
+    return a + b
+
+
+def double(a):
+    return 2 * a
+'''
+
+
+async def test_tests_inside_a_changed_product_file_are_in_no_number(tried: Trials) -> None:
+    """The change brings its own versions of them: those pass whatever the base demands."""
+    before = {"calc.py": DOCTEST, "tests/test_calc.py": PLAIN.replace("add(1, 2) == 3", "add")}
+    after = {"calc.py": DOCTEST.replace("a + b", "a - b").replace("    3", "    -1")}
+    found = await tried(before, after, f"{PYTEST} --doctest-modules")
+    (one,) = found.commands
+    assert (one.base_tests, one.base_passed, [tests.number for tests in one.not_asked]) == (2, 2, [1])
+    assert "2/2 of the base's own tests pass on the change · 1 not asked: they stand in product files" in (
+        found.summary_line
+    )
+
+
+async def test_where_no_test_of_the_base_was_asked_no_number_says_that_all_pass(tried: Trials) -> None:
+    before = {"calc.py": DOCTEST, "tests/test_none.py": "\n"}
+    after = {"calc.py": DOCTEST.replace("a + b", "a - b").replace("    3", "    -1")}
+    found = await tried(before, after, f"{PYTEST} --doctest-modules")
+    assert found.summary_line.startswith("1 not asked: they stand in product files that the change edits")
+
+
+NEW_API = {
+    "calc.py": f"{CALC}\n\ndef half(a):\n    return a / 2\n",
+    "tests/test_calc.py": textwrap.dedent(PLAIN).replace("import add", "import half, add")
+    + "\n\ndef test_half():\n    assert half(4) == 2\n",
+}
+
+
+async def test_tests_of_a_file_that_does_not_load_without_the_change_are_said_to_be_that(tried: Trials) -> None:
+    """All three tests of the file are red without it; one is new, and of that alone something is shown."""
+    found = await tried(FOR_PYTEST, NEW_API, PYTEST)
+    (one,) = found.commands
+    assert (one.proving, one.unbuilt) == ((), ("tests/test_calc.py::test_half",))
+    assert "· 1 new test does not build without it ·" in found.summary_line
+
+
+async def test_a_test_of_the_base_that_reads_as_before_is_no_new_one(tried: Trials) -> None:
+    """It fails without the change: main was red. The line is about tests that are new or changed."""
+    before = {**FOR_PYTEST, "calc.py": WRONG}
+    text = textwrap.dedent(PLAIN)
+    after = {"calc.py": CALC, "tests/test_calc.py": f"{text}\n\ndef test_more():\n    assert add(2, 2) == 4\n"}
+    (one,) = (await tried(before, after, PYTEST)).commands
+    assert (one.proving, one.unbuilt) == (("tests/test_calc.py::test_more",), ())
