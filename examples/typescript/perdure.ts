@@ -887,8 +887,18 @@ export interface CommandExperiment {
   canaries: CanaryOutcome;
   /** those that were not reported red, though on the base they were */
   missed: string[];
-  /** tests of the change that pass on it and not on the base (FAIL_TO_PASS); null: not asked */
+  /** tests that were green on the base and are not in `base_tests` */
+  not_asked: UnaskedTests[];
+  /** tests that are new or changed, pass on the change, and fail without its product files (FAIL_TO_PASS); null: not asked */
   proving: string[] | null;
+  /** how many more there are than are named */
+  proving_unnamed: number;
+  /** tests that are new or changed and pass on the change, and whose file does not load or build without its product files: a weaker proof, it is one of what they name alone */
+  unbuilt: string[];
+  /** how many more there are than are named */
+  unbuilt_unnamed: number;
+  /** tests that are new or changed, and pass with the bodies of all new functions taken out */
+  hollow: string[];
   /** files of the test side that this command wrote on the change and not on the base */
   written: string[];
   /** shared settings of the change without which the base's tests do not even start on it */
@@ -977,6 +987,12 @@ export interface TestCase {
   known: boolean;
   /** it failed, and passed when it was run once more, alone */
   flaky: boolean;
+}
+
+/** Tests that were green on the base and that no run asked about the change. `reason`: in a few words. */
+export interface UnaskedTests {
+  number: number;
+  reason: string;
 }
 
 /** The answer of the review step. Only blockers block. */

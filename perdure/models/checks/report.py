@@ -59,6 +59,7 @@ class CommandExperiment(PublishedModel):
               None: not asked
     unbuilt   tests that are new or changed and pass on the change, and whose file does not load or build without its
               product files: a weaker proof, it is one of what they name alone
+    hollow    tests that are new or changed, and pass with the bodies of all new functions taken out
     proving_unnamed, unbuilt_unnamed  how many more there are than are named
     written   files of the test side that this command wrote on the change and not on the base
     steered   shared settings of the change without which the base's tests do not even start on it
@@ -80,6 +81,7 @@ class CommandExperiment(PublishedModel):
     proving_unnamed: int = 0
     unbuilt: tuple[str, ...] = ()
     unbuilt_unnamed: int = 0
+    hollow: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     steered: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
@@ -166,11 +168,15 @@ class Experiment(PublishedModel):
         failing = sum(len(command.proving or ()) + command.proving_unnamed for command in asked)
         unbuilt = sum(len(command.unbuilt) + command.unbuilt_unnamed for command in asked)
         texts = []
-        if failing or (asked and not unbuilt):
+        hollow = sum(len(command.hollow) for command in asked)
+        if failing or (asked and not unbuilt and not hollow):
             count = format_count(failing, "new test fails", "new tests fail") if failing else "no new tests fail"
             texts.append(f"{count} without it")
         if unbuilt:
             texts.append(f"{format_count(unbuilt, 'new test does', 'new tests do')} not build without it")
+        if hollow:
+            emptied = format_count(hollow, "new test passes", "new tests pass")
+            texts.append(f"{emptied} with the new functions emptied")
         return texts
 
     @property

@@ -243,6 +243,8 @@ def experiment_notes(experiment: Experiment) -> tuple[str, ...]:
         lines.append(f"fail without the change: {join_names(label_of(name) for name in proving)}")
     if unbuilt := [name for command in experiment.commands for name in command.unbuilt]:
         lines.append(f"do not build without the change: {join_names(label_of(name) for name in unbuilt)}")
+    if hollow := [name for command in experiment.commands for name in command.hollow]:
+        lines.append(f"pass with the new functions emptied: {join_names(label_of(name) for name in hollow)}")
     return (*lines, *(f"not asked: {reason}" for reason in experiment.unasked_reasons))
 
 

@@ -106,15 +106,19 @@ def _cut_go(text: str, kept_names: Collection[str]) -> str:
         if match[1] not in kept_names and opening >= 0 and match.start() >= position:
             parts.append(text[position : match.start()])
             position = source.block_end(opening)
-    remaining = "".join([*parts, text[position:]])
-    bare = blank_source(remaining, "go").bare
+    return remove_unused_go_imports("".join([*parts, text[position:]]))
+
+
+def remove_unused_go_imports(text: str) -> str:
+    """Return a Go text with an empty line for each import of a package that it does not use."""
+    bare = blank_source(text, "go").bare
 
     def keep_if_used(match: re.Match[str]) -> str:
         """Return a matched import as it is where the remaining text uses its package, else an empty line."""
         name = (match[1] or match[2].rpartition("/")[2]).strip()
         return match[0] if name in ("_", ".") or re.search(rf"\b{re.escape(name)}\.", bare) else "\n"
 
-    return _GO_IMPORT.sub(keep_if_used, remaining)
+    return _GO_IMPORT.sub(keep_if_used, text)
 
 
 def _narrow_import(match: re.Match[str], text: str) -> str:

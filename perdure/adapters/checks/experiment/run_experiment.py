@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from perdure.adapters.checks.baseline import CaseKey, command_key, number_cases, results_by_command
+from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, number_cases, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.outcomes import (
     CanarySearch,
@@ -171,8 +171,12 @@ class _CommandTrial:
         elif d_run is not None and change_run is not None and change_run.result.cases:
             is_new_or_changed = self._commits.test_is_new_or_changed
             proving = await in_thread(find_proving_tests, change_run.result, d_run.result, is_new_or_changed)
-            update: dict[str, object] = {}
-            for field, keys in (("proving", proving.failing), ("unbuilt", proving.unbuilt)):
+            failing, hollow = await self._run_emptied(proving.unbuilt) if proving.unbuilt else (set(), set())
+            update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_run.result))}
+            for field, keys in (
+                ("proving", proving.failing | failing),
+                ("unbuilt", proving.unbuilt - failing - hollow),
+            ):
                 update[field] = _test_names(order_keys(keys, change_run.result))
                 update[f"{field}_unnamed"] = max(0, len(keys) - EXPERIMENT_NAMED)
             result = result.model_copy(update=update)
@@ -358,6 +362,19 @@ class _CommandTrial:
     async def _run_change_tests_on_base(self) -> ExperimentRun:
         """Run the change's tests on the base's product files (D)."""
         return await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
+
+    async def _run_emptied(self, unbuilt: set[CaseKey]) -> tuple[set[CaseKey], set[CaseKey]]:
+        """Run the change with the bodies of its new functions taken out, and return which of these tests failed, and
+        which passed, which show nothing; neither where no such function is known or the tests did not run.
+
+        Raises SandboxUnavailable, WorkCutOff or Superseded when the run does.
+        """
+        layout = await in_thread(self._commits.emptied_layout)
+        if layout is None:
+            return set(), set()
+        outcomes = outcomes_by_key((await self._runs.run_whole("e", layout)).result)
+        failing = {key for key in unbuilt if outcomes.get(key) in FAILING}
+        return failing, {key for key in unbuilt if outcomes.get(key) == "passed"}
 
     async def _known_or_new_run(self, label: str, known_result: CommandResult | None) -> ExperimentRun:
         """Return the run of a commit as it is: `known_result` where it has test cases or the command reports none, else

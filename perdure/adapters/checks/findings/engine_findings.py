@@ -287,6 +287,8 @@ def find_unproven_change(contract: Contract, report: TestReport | None, kind: st
     base = experiment.branch or "the base"
     title = "the new tests prove nothing" if proving else "no test comes with the change"
     fact = f"Every test of the change that passes on it passes on {base} as well." if proving else "It touches no test."
+    if any(command.hollow for command in experiment.commands):
+        fact = "The new tests pass with the bodies of the new functions taken out."
     subject = "what was wrong" if kind == Kind.BUG else "what is new"
     return [
         Finding(

@@ -49,10 +49,10 @@ async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried
     (one,) = found.commands
     assert not found.is_tampered
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (2, 2, (), ())
-    assert (one.proving, one.unbuilt) == ((), ("tests/test_half.py::test_half",))
+    assert (one.proving, one.unbuilt) == (("tests/test_half.py::test_half",), ())
     assert one.canaries is CanaryOutcome.CAUGHT
     assert found.summary_line == (
-        "2/2 of the base's own tests pass on the change · 1 new test does not build without it · canaries caught"
+        "2/2 of the base's own tests pass on the change · 1 new test fails without it · canaries caught"
     )
 
 
@@ -255,11 +255,25 @@ NEW_API = {
 }
 
 
-async def test_tests_of_a_file_that_does_not_load_without_the_change_are_said_to_be_that(tried: Trials) -> None:
-    """All three tests of the file are red without it; one is new, and of that alone something is shown."""
-    found = await tried(FOR_PYTEST, NEW_API, PYTEST)
+async def test_of_a_file_that_does_not_load_without_the_change_the_new_test_alone_is_counted(tried: Trials) -> None:
+    """All three of its tests are red without the change; the new one fails when the new function is emptied."""
+    (one,) = (await tried(FOR_PYTEST, NEW_API, PYTEST)).commands
+    assert (one.proving, one.unbuilt, one.hollow) == (("tests/test_calc.py::test_half",), (), ())
+
+
+async def test_a_test_that_passes_with_the_new_functions_emptied_is_found_out(tried: Trials) -> None:
+    text = NEW_API["tests/test_calc.py"].replace("half(4) == 2", "callable(half)")
+    found = await tried(FOR_PYTEST, {**NEW_API, "tests/test_calc.py": text}, PYTEST)
     (one,) = found.commands
-    assert (one.proving, one.unbuilt) == ((), ("tests/test_calc.py::test_half",))
+    assert (one.proving, one.unbuilt, one.hollow) == ((), (), ("tests/test_calc.py::test_half",))
+    assert "· 1 new test passes with the new functions emptied ·" in found.summary_line
+
+
+async def test_where_no_new_function_is_known_a_test_that_does_not_build_is_said_to_be_that(tried: Trials) -> None:
+    text = NEW_API["tests/test_calc.py"].replace("half(4) == 2", "half == 2")
+    found = await tried(FOR_PYTEST, {"calc.py": f"{CALC}\nhalf = 2\n", "tests/test_calc.py": text}, PYTEST)
+    (one,) = found.commands
+    assert (one.proving, one.unbuilt, one.hollow) == ((), ("tests/test_calc.py::test_half",), ())
     assert "· 1 new test does not build without it ·" in found.summary_line
 
 

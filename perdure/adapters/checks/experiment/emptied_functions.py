@@ -1,0 +1,86 @@
+"""Take the bodies out of functions that a change adds, for `commit_pair`: a new test whose file does not even load
+without the change says nothing by that. On the change with its new functions emptied it has to fail. Python, Go, Rust,
+and named functions of JavaScript and TypeScript are read."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from perdure.adapters.checks.experiment.reduced_tests import remove_unused_go_imports
+from perdure.adapters.checks.runners.python import parse_python
+from perdure.adapters.checks.tamper.source_tests import blank_source
+
+_HEADS = {
+    "go": re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?\w{1,200}"),
+    "rs": re.compile(r"\bfn \w{1,200}"),
+    "js": re.compile(r"\bfunction\*? \w{1,200}"),
+}
+_BODIES = {"go": '{ panic("emptied") }', "rs": "{ panic!() }", "js": "{ throw new Error('emptied'); }"}
+_LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
+_BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
+_GO_TEST = re.compile(r"(?m)^func Test(?![a-z])\w*\((?!_ )(\w+) \*testing\.T\) \{")
+_BODY_START = re.compile(r"(?<!struct)(?<!struct )(?<!interface)(?<!interface )\{(?!\})")
+
+
+def empty_new_functions(path: str, before: str, after: str) -> str:
+    """Return a product file of the change in which each function that the base's version has not raises, or panics, as
+    soon as it is called; as it is where there is none, the language is not read, or the text cannot be parsed.
+
+    before  the base's text; empty for a new file
+    """
+    ending = path.rpartition(".")[2]
+    language = _LANGUAGES.get(ending, ending)
+    if language == "py":
+        return _empty_python(before, after)
+    return _empty_braces(language, before, after) if language in _HEADS else after
+
+
+def recover_go_panics(text: str) -> str:
+    """Return a Go test file in which a panic makes its own test fail; it would end the tests behind it as well."""
+    return _GO_TEST.sub(
+        lambda match: f'{match[0]} defer func() {{ if r := recover(); r != nil {{ {match[1]}.Errorf("%v", r) }} }}();',
+        text,
+    )
+
+
+def _empty_python(before: str, after: str) -> str:
+    tree = parse_python(after)
+    if tree is None:
+        return after
+    old_tree = parse_python(before)
+    old_names = {name for name, _ in _python_functions(old_tree)} if old_tree is not None else set[str]()
+    new_functions = [node for name, node in _python_functions(tree) if name not in old_names]
+    for node in new_functions:
+        node.body = ast.parse("raise NotImplementedError").body
+    return ast.unparse(tree) if new_functions else after
+
+
+def _python_functions(
+    tree: ast.Module | ast.ClassDef, prefix: str = ""
+) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return (name, node) of each function of a module and each method of its classes, the classes before its name."""
+    functions = list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append((f"{prefix}{node.name}", node))
+        elif isinstance(node, ast.ClassDef):
+            functions += _python_functions(node, f"{prefix}{node.name}.")
+    return functions
+
+
+def _empty_braces(language: str, before: str, after: str) -> str:
+    """Empty the new functions of a language whose blocks stand in braces; a function is new where the base's text has
+    none with the same beginning."""
+    old_heads = set(_HEADS[language].findall(blank_source(before, language).bare))
+    source, parts, position = blank_source(after, language), list[str](), 0
+    for match in _HEADS[language].finditer(source.bare):
+        opening = _BODY_START.search(source.bare, match.end())
+        if match[0] in old_heads or opening is None or match.start() < position:
+            continue
+        if ";" in _BRACKETED.sub("", source.bare[match.end() : opening.start()]):
+            continue  # a declaration without a body
+        parts += [after[position : opening.start()], _BODIES[language]]
+        position = source.block_end(opening.start())
+    emptied = "".join([*parts, after[position:]])
+    return remove_unused_go_imports(emptied) if language == "go" and parts else emptied

@@ -1,0 +1,80 @@
+"""New functions of a change are emptied, the others stay as they are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.checks.experiment.emptied_functions import empty_new_functions, recover_go_panics
+from tests.needs import require
+
+
+def test_new_functions_and_methods_of_python_raise_and_the_others_stay() -> None:
+    before = "class A:\n    def old(self):\n        return 1\n\ndef same():\n    return 2\n"
+    after = (
+        before.replace("class A:", "class A:\n    async def new(self): return 3\n") + "def added(x):\n    return x\n"
+    )
+    module: dict[str, object] = {}
+    emptied = empty_new_functions("a.py", before, after)
+    exec(emptied, module)  # ours
+    assert module["A"]().old() + module["same"]() == 3  # type: ignore[operator]
+    assert emptied.count("raise NotImplementedError") == 2
+    assert empty_new_functions("a.py", after, after) == after
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a.py", "a.go"])
+def test_what_cannot_be_read_stays_as_it_is(path: str) -> None:
+    assert empty_new_functions(path, "", "no ( code {") == "no ( code {"
+
+
+GO = """\
+package a
+
+import (
+	"fmt"
+	"strings"
+)
+
+type M struct{}
+
+func Old(s string) string { return strings.ToUpper(s) }
+%s
+"""
+NEW_GO = """
+func (m M) Say(x interface{}, y []struct{ A int }) string {
+	return fmt.Sprint(x) // }
+}
+"""
+
+
+@pytest.mark.needs("go")
+@pytest.mark.slow
+def test_a_package_of_go_with_emptied_functions_builds_and_its_tests_fail_one_by_one(tmp_path: Path) -> None:
+    require("go")
+    (tmp_path / "go.mod").write_text("module example.org/a\n\ngo 1.19\n")
+    emptied = empty_new_functions("a.go", (GO % "").replace('\t"fmt"\n', ""), GO % NEW_GO)
+    assert "Sprint" not in emptied
+    (tmp_path / "a.go").write_text(emptied)
+    tests = "".join(
+        f"func Test{name}(t *testing.T) {{\n\tif {call} {{\n\t\tt.Error()\n\t}}\n}}\n\n"
+        for name, call in {"Say": '(M{}).Say(1, nil) != "1"', "Old": 'Old("a") != "A"'}.items()
+    )
+    (tmp_path / "a_test.go").write_text(recover_go_panics(f'package a\n\nimport "testing"\n\n{tests}'))
+    env = {"PATH": str(Path(str(shutil.which("go"))).parent), "HOME": str(tmp_path), "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(
+        ["go", "test", "-v", "."], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert "--- FAIL: TestSay" in done.stdout, done.stdout + done.stderr
+    assert "--- PASS: TestOld" in done.stdout
+
+
+def test_declarations_without_a_body_are_left_alone() -> None:
+    kept = "trait T {\n    fn name(&self) -> [u8; 2];\n}\nfn kept() -> u8 { 1 }\n"
+    rust = f"{kept}fn new<const N: usize>(a: [u8; N]) -> u8 {{ 2 }}\n"
+    emptied = empty_new_functions("a.rs", "fn kept() -> u8 { 1 }\n", rust)
+    assert emptied == rust.replace("{ 2 }", "{ panic!() }")
+    script = "export function old() {}\nexport async function half(a: number): number {\n  return a / 2;\n}\n"
+    assert empty_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1
