@@ -175,8 +175,8 @@ class Experiment(PublishedModel):
         if unbuilt:
             texts.append(f"{format_count(unbuilt, 'new test does', 'new tests do')} not build without it")
         if hollow:
-            emptied = format_count(hollow, "new test passes", "new tests pass")
-            texts.append(f"{emptied} with the new functions emptied")
+            stubbed = format_count(hollow, "new test passes", "new tests pass")
+            texts.append(f"{stubbed} with the new functions stubbed")
         return texts
 
     @property

@@ -244,7 +244,7 @@ def experiment_notes(experiment: Experiment) -> tuple[str, ...]:
     if unbuilt := [name for command in experiment.commands for name in command.unbuilt]:
         lines.append(f"do not build without the change: {join_names(label_of(name) for name in unbuilt)}")
     if hollow := [name for command in experiment.commands for name in command.hollow]:
-        lines.append(f"pass with the new functions emptied: {join_names(label_of(name) for name in hollow)}")
+        lines.append(f"pass with the new functions stubbed: {join_names(label_of(name) for name in hollow)}")
     return (*lines, *(f"not asked: {reason}" for reason in experiment.unasked_reasons))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.adapters.checks.baseline import CaseKey, command_key
-from perdure.adapters.checks.experiment.emptied_functions import empty_new_functions, recover_go_panics
+from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
 from perdure.adapters.checks.experiment.reduced_tests import defined_names, find_test_text, remove_definitions
 from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees
 from perdure.adapters.checks.globs import matches
@@ -170,15 +170,15 @@ class CommitPair:
         """Return the change as it is; writes its tree into the repository."""
         return self._make_layout(self.change.entries, self.change_side)
 
-    def emptied_layout(self) -> TreeLayout | None:
+    def stubbed_layout(self) -> TreeLayout | None:
         """Return the change with the bodies of its new product functions taken out, those of Go's tests guarded against
         panics; None where it has none that is known."""
         changed = set(self._product) - {path for path in self._product if self.change_side.is_side(path)}
         new_texts, old_texts = self.change.read_texts(changed), self.base.read_texts(changed)
         overlay = {
-            path: emptied
+            path: stubbed
             for path, text in new_texts.items()
-            if (emptied := empty_new_functions(path, old_texts.get(path, ""), text)) != text
+            if (stubbed := stub_new_functions(path, old_texts.get(path, ""), text)) != text
         }
         if not overlay:
             return None

@@ -171,7 +171,7 @@ class _CommandTrial:
         elif d_run is not None and change_run is not None and change_run.result.cases:
             is_new_or_changed = self._commits.test_is_new_or_changed
             proving = await in_thread(find_proving_tests, change_run.result, d_run.result, is_new_or_changed)
-            failing, hollow = await self._run_emptied(proving.unbuilt) if proving.unbuilt else (set(), set())
+            failing, hollow = await self._run_stubbed(proving.unbuilt) if proving.unbuilt else (set(), set())
             update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_run.result))}
             for field, keys in (
                 ("proving", proving.failing | failing),
@@ -363,13 +363,13 @@ class _CommandTrial:
         """Run the change's tests on the base's product files (D)."""
         return await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
 
-    async def _run_emptied(self, unbuilt: set[CaseKey]) -> tuple[set[CaseKey], set[CaseKey]]:
+    async def _run_stubbed(self, unbuilt: set[CaseKey]) -> tuple[set[CaseKey], set[CaseKey]]:
         """Run the change with the bodies of its new functions taken out, and return which of these tests failed, and
         which passed, which show nothing; neither where no such function is known or the tests did not run.
 
         Raises SandboxUnavailable, WorkCutOff or Superseded when the run does.
         """
-        layout = await in_thread(self._commits.emptied_layout)
+        layout = await in_thread(self._commits.stubbed_layout)
         if layout is None:
             return set(), set()
         outcomes = outcomes_by_key((await self._runs.run_whole("e", layout)).result)

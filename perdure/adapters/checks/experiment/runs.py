@@ -42,7 +42,7 @@ _PROGRESS_TEXTS = {
     "c-again": "tests that must fail, again",
     "c-change": "tests that must fail, among the change's",
     "d": "the change's tests on the base",
-    "e": "the change's tests, its new functions emptied",
+    "e": "the change's tests, its new functions stubbed",
     "base": "the base's tests",
     "base-c": "tests that must fail, on the base",
     "change": "the change's tests",

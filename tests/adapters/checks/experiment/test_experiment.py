@@ -256,17 +256,17 @@ NEW_API = {
 
 
 async def test_of_a_file_that_does_not_load_without_the_change_the_new_test_alone_is_counted(tried: Trials) -> None:
-    """All three of its tests are red without the change; the new one fails when the new function is emptied."""
+    """All three of its tests are red without the change; the new one fails when the new function is stubbed."""
     (one,) = (await tried(FOR_PYTEST, NEW_API, PYTEST)).commands
     assert (one.proving, one.unbuilt, one.hollow) == (("tests/test_calc.py::test_half",), (), ())
 
 
-async def test_a_test_that_passes_with_the_new_functions_emptied_is_found_out(tried: Trials) -> None:
+async def test_a_test_that_passes_with_the_new_functions_stubbed_is_found_out(tried: Trials) -> None:
     text = NEW_API["tests/test_calc.py"].replace("half(4) == 2", "callable(half)")
     found = await tried(FOR_PYTEST, {**NEW_API, "tests/test_calc.py": text}, PYTEST)
     (one,) = found.commands
     assert (one.proving, one.unbuilt, one.hollow) == ((), (), ("tests/test_calc.py::test_half",))
-    assert "· 1 new test passes with the new functions emptied ·" in found.summary_line
+    assert "· 1 new test passes with the new functions stubbed ·" in found.summary_line
 
 
 async def test_where_no_new_function_is_known_a_test_that_does_not_build_is_said_to_be_that(tried: Trials) -> None:

@@ -1,4 +1,4 @@
-"""New functions of a change are emptied, the others stay as they are."""
+"""New functions of a change are stubbed, the others stay as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.experiment.emptied_functions import empty_new_functions, recover_go_panics
+from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
 from tests.needs import require
 
 
@@ -18,16 +18,16 @@ def test_new_functions_and_methods_of_python_raise_and_the_others_stay() -> None
         before.replace("class A:", "class A:\n    async def new(self): return 3\n") + "def added(x):\n    return x\n"
     )
     module: dict[str, object] = {}
-    emptied = empty_new_functions("a.py", before, after)
-    exec(emptied, module)  # ours
+    stubbed = stub_new_functions("a.py", before, after)
+    exec(stubbed, module)  # ours
     assert module["A"]().old() + module["same"]() == 3  # type: ignore[operator]
-    assert emptied.count("raise NotImplementedError") == 2
-    assert empty_new_functions("a.py", after, after) == after
+    assert stubbed.count("raise NotImplementedError") == 2
+    assert stub_new_functions("a.py", after, after) == after
 
 
 @pytest.mark.parametrize("path", ["a.txt", "a.py", "a.go"])
 def test_what_cannot_be_read_stays_as_it_is(path: str) -> None:
-    assert empty_new_functions(path, "", "no ( code {") == "no ( code {"
+    assert stub_new_functions(path, "", "no ( code {") == "no ( code {"
 
 
 GO = """\
@@ -52,12 +52,12 @@ func (m M) Say(x interface{}, y []struct{ A int }) string {
 
 @pytest.mark.needs("go")
 @pytest.mark.slow
-def test_a_package_of_go_with_emptied_functions_builds_and_its_tests_fail_one_by_one(tmp_path: Path) -> None:
+def test_a_package_of_go_with_function_stubs_builds_and_its_tests_fail_one_by_one(tmp_path: Path) -> None:
     require("go")
     (tmp_path / "go.mod").write_text("module example.org/a\n\ngo 1.19\n")
-    emptied = empty_new_functions("a.go", (GO % "").replace('\t"fmt"\n', ""), GO % NEW_GO)
-    assert "Sprint" not in emptied
-    (tmp_path / "a.go").write_text(emptied)
+    stubbed = stub_new_functions("a.go", (GO % "").replace('\t"fmt"\n', ""), GO % NEW_GO)
+    assert "Sprint" not in stubbed
+    (tmp_path / "a.go").write_text(stubbed)
     tests = "".join(
         f"func Test{name}(t *testing.T) {{\n\tif {call} {{\n\t\tt.Error()\n\t}}\n}}\n\n"
         for name, call in {"Say": '(M{}).Say(1, nil) != "1"', "Old": 'Old("a") != "A"'}.items()
@@ -74,7 +74,7 @@ def test_a_package_of_go_with_emptied_functions_builds_and_its_tests_fail_one_by
 def test_declarations_without_a_body_are_left_alone() -> None:
     kept = "trait T {\n    fn name(&self) -> [u8; 2];\n}\nfn kept() -> u8 { 1 }\n"
     rust = f"{kept}fn new<const N: usize>(a: [u8; N]) -> u8 {{ 2 }}\n"
-    emptied = empty_new_functions("a.rs", "fn kept() -> u8 { 1 }\n", rust)
-    assert emptied == rust.replace("{ 2 }", "{ panic!() }")
+    stubbed = stub_new_functions("a.rs", "fn kept() -> u8 { 1 }\n", rust)
+    assert stubbed == rust.replace("{ 2 }", "{ panic!() }")
     script = "export function old() {}\nexport async function half(a: number): number {\n  return a / 2;\n}\n"
-    assert empty_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1
+    assert stub_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1

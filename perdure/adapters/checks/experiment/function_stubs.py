@@ -1,5 +1,5 @@
 """Take the bodies out of functions that a change adds, for `commit_pair`: a new test whose file does not even load
-without the change says nothing by that. On the change with its new functions emptied it has to fail. Python, Go, Rust,
+without the change says nothing by that. On the change with its new functions stubbed it has to fail. Python, Go, Rust,
 and named functions of JavaScript and TypeScript are read."""
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _HEADS = {
     "rs": re.compile(r"\bfn \w{1,200}"),
     "js": re.compile(r"\bfunction\*? \w{1,200}"),
 }
-_BODIES = {"go": '{ panic("emptied") }', "rs": "{ panic!() }", "js": "{ throw new Error('emptied'); }"}
+_BODIES = {"go": '{ panic("stubbed") }', "rs": "{ panic!() }", "js": "{ throw new Error('stubbed'); }"}
 _LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
 _BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
 _GO_TEST = re.compile(r"(?m)^func Test(?![a-z])\w*\((?!_ )(\w+) \*testing\.T\) \{")
 _BODY_START = re.compile(r"(?<!struct)(?<!struct )(?<!interface)(?<!interface )\{(?!\})")
 
 
-def empty_new_functions(path: str, before: str, after: str) -> str:
+def stub_new_functions(path: str, before: str, after: str) -> str:
     """Return a product file of the change in which each function that the base's version has not raises, or panics, as
     soon as it is called; as it is where there is none, the language is not read, or the text cannot be parsed.
 
@@ -32,8 +32,8 @@ def empty_new_functions(path: str, before: str, after: str) -> str:
     ending = path.rpartition(".")[2]
     language = _LANGUAGES.get(ending, ending)
     if language == "py":
-        return _empty_python(before, after)
-    return _empty_braces(language, before, after) if language in _HEADS else after
+        return _stub_python(before, after)
+    return _stub_braces(language, before, after) if language in _HEADS else after
 
 
 def recover_go_panics(text: str) -> str:
@@ -44,7 +44,7 @@ def recover_go_panics(text: str) -> str:
     )
 
 
-def _empty_python(before: str, after: str) -> str:
+def _stub_python(before: str, after: str) -> str:
     tree = parse_python(after)
     if tree is None:
         return after
@@ -69,7 +69,7 @@ def _python_functions(
     return functions
 
 
-def _empty_braces(language: str, before: str, after: str) -> str:
+def _stub_braces(language: str, before: str, after: str) -> str:
     """Empty the new functions of a language whose blocks stand in braces; a function is new where the base's text has
     none with the same beginning."""
     old_heads = set(_HEADS[language].findall(blank_source(before, language).bare))
@@ -82,5 +82,5 @@ def _empty_braces(language: str, before: str, after: str) -> str:
             continue  # a declaration without a body
         parts += [after[position : opening.start()], _BODIES[language]]
         position = source.block_end(opening.start())
-    emptied = "".join([*parts, after[position:]])
-    return remove_unused_go_imports(emptied) if language == "go" and parts else emptied
+    stubbed = "".join([*parts, after[position:]])
+    return remove_unused_go_imports(stubbed) if language == "go" and parts else stubbed
