@@ -55,7 +55,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged
 from perdure.models.ids import branch_name, run_ref
 from perdure.models.phases import Step
-from perdure.text import format_count, valid_text
+from perdure.text import escape_path, format_count
 
 MAX_CONFLICT_PATHS, MAX_CONFLICT_CHARS = 50, 6000
 """The most paths in conflict in a result, and the most characters of all of them: history keeps it."""
@@ -297,11 +297,11 @@ def _commit_on_branch(workspace: Workspace, contract: Contract, work: RebaseInpu
 
 
 def _bounded_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return as many of the paths, from the first, as fit into a result, each as valid text of at most 300
-    characters."""
+    """Return as many of the paths, from the first, as fit into a result, each as escape_path writes it, of at most
+    300 characters."""
     shown, remaining_chars = [], MAX_CONFLICT_CHARS
     for path in paths[:MAX_CONFLICT_PATHS]:
-        text = valid_text(path)[:300]
+        text = escape_path(path)[:300]
         remaining_chars -= len(text)
         if remaining_chars < 0:
             break

@@ -193,8 +193,5 @@ def _measure_attempt(vault: Vault, base: str, attempt: AttemptResult) -> Attempt
     its commit, without a commit and with that as the reason for its failure, if it had none."""
     if not attempt.head or not vault.has_commit(attempt.head):
         return attempt.model_copy(update={"head": "", "failure": attempt.failure or "its commits are not here"})
-    numstat_lines = vault.git.text(
-        "diff", "--numstat", "--no-renames", "--end-of-options", base, attempt.head
-    ).splitlines()
-    lines = sum(int(part) for line in numstat_lines for part in line.split("\t")[:2] if part.isdecimal())
-    return attempt.model_copy(update={"lines": lines})
+    _, added, deleted = vault.diff_stat(base, attempt.head)
+    return attempt.model_copy(update={"lines": added + deleted})

@@ -97,6 +97,14 @@ def valid_text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
+def escape_path(path: str | bytes) -> str:
+    """Return a path of the file system as text on one line: what cannot be seen, and bytes that are not UTF-8, are
+    escaped (`\\n`, `\\xff`)."""
+    data = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
+    text = data.decode("utf-8", "backslashreplace")
+    return "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
+
+
 def redact_values(text: str, secrets: Iterable[str], mark: str = "[redacted]") -> str:
     """Return a text with `mark` in place of each of the values `secrets`. Empty values are ignored; longer ones are
     replaced first, because one may begin with another."""

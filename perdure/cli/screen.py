@@ -17,6 +17,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perdure.models.limits import MESSAGE_BYTES
+from perdure.models.patch import label_lines
+from perdure.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +53,7 @@ codecs.register_error(PLAIN_ERRORS, _substitute)
 
 
 _COLOURS = {"✓": "green", "✗": "red", "!": "yellow", "↻": "yellow", "▸": "cyan", "–": "dim"}
-_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+_DIFF = {"added": "green", "gone": "red", "place": "cyan", "file": "bold"}
 
 
 class Screen:
@@ -125,16 +127,17 @@ class Screen:
         """Print a JSON document on standard output. A string is taken as JSON already."""
         print(as_json(value, sys.stdout, 2), flush=True)
 
-    def print_diff(self, text: str) -> None:
-        """Print a patch, coloured on a terminal."""
+    def print_diff(self, patch: str) -> None:
+        """Print what a person sees of a patch, coloured on a terminal."""
         if not self.is_terminal:
-            print(text, end="", flush=True)
+            print(visible(patch), end="", flush=True)
             return
         from rich.text import Text
 
-        for line in text.splitlines():
-            heading = line.startswith(("+++", "---", "diff ", "index "))
-            self.console.print(Text(line, style="bold" if heading else _DIFF.get(line[:1], "")))
+        data = patch.encode(errors="replace")
+        for kind, start, end in label_lines(data):
+            line = data[start:end].decode().removesuffix("\r")
+            self.console.print(Text(visible(line), style=_DIFF.get(kind, "")))
 
     def colour_mark(self, text: str) -> Text:
         """Return the text for Rich, with the mark at its beginning in that mark's colour."""

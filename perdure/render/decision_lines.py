@@ -18,11 +18,12 @@ from perdure.models.delivery.state import Progress
 from perdure.models.delivery.steps import Decomposition, Plan
 from perdure.models.errors import PerdureError
 from perdure.models.limits import STAT_FILES, STAT_PAGES
+from perdure.models.patch import read_files
 from perdure.models.phases import Step
 from perdure.models.rules.allowance import used_tokens
 from perdure.render.findings_text import promise_lines, report_lines
 from perdure.render.step_lines import WARN
-from perdure.text import format_count, format_money, format_tokens, one_line, span, visible
+from perdure.text import escape_path, format_count, format_money, format_tokens, one_line, shorten, span, visible
 
 
 async def pending_details(delivery: Delivery, pending_decision: PendingDecision) -> list[str]:
@@ -171,7 +172,7 @@ async def _change_lines(delivery: Delivery) -> list[str]:
     patch, offset = "", 0
     for _ in range(STAT_PAGES):
         page = await delivery.read_page("diff", offset, queue)
-        patch += visible(page.text)
+        patch += page.text
         if page.next is None:
             return ["", *diffstat_lines(patch, STAT_FILES), ""]
         offset = page.next
@@ -277,17 +278,10 @@ def choices_of(question: Question) -> Sequence[str]:
 def diffstat_lines(patch: str, most: int) -> list[str]:
     """Return the added and removed lines of each file in a patch of git's, such as `+12 −3  calc.py`; at most `most`
     files, and how many more."""
-    counts: dict[str, list[int]] = {}
-    name, in_hunk = "", False
-    for line in patch.splitlines():
-        if line.startswith("diff --git "):
-            name, in_hunk = line.rpartition(" b/")[2].strip('"'), False
-            counts[name] = [0, 0]
-        elif line.startswith("@@"):
-            in_hunk = True
-        elif in_hunk and name and line[:1] in ("+", "-"):
-            counts[name][line[0] == "-"] += 1
-    lines = [f"  {f'+{added} −{removed}':<12} {one_line(visible(file))}" for file, (added, removed) in counts.items()]
+    lines = []
+    for file in read_files(patch.encode(errors="replace")):
+        added, deleted = file.count_lines()
+        lines.append(f"  {f'+{added} −{deleted}':<12} {shorten(escape_path(file.path), 200)}")
     return lines[:most] + ([f"  … {len(lines) - most} more files"] if len(lines) > most else [])
 
 

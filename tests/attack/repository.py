@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import publish
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -189,7 +190,7 @@ def _agents_worktree(what: Callable[[Workspace, Path, Path], None]) -> Callable[
             (workspace.path / "README.md").write_text("changed\n")
             second = cp.snapshot_worktree(workspace, parent=first, turn={}, transcript=[])
             cp.restore_checkpoint(workspace, second)
-            vault.diff(first + ":tree", second + ":tree")
+            unified_diff(vault, first + ":tree", second + ":tree")
             commit, _ = publish.commit_checkpoint(workspace, checkpoint=second, parent=base, message="feat: x")
             workspace.advance_head(commit)
             said = "snapshot, restore, diff and commit done"

@@ -214,6 +214,11 @@ class GitOutput:
         return os.fsdecode(self.stdout).removesuffix("\n")
 
     @property
+    def lines(self) -> list[str]:
+        """Return the lines of stdout, which only a newline ends: messages of commits have other ends of lines."""
+        return self.text.split("\n") if self.stdout else []
+
+    @property
     def names(self) -> list[str]:
         """Return the names in the stdout of a `-z` command."""
         return [os.fsdecode(name) for name in self.stdout.split(b"\0") if name]

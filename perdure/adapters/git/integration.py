@@ -13,7 +13,7 @@ from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.limits import NAME_CHARS
-from perdure.text import shorten, valid_text
+from perdure.text import escape_path, shorten
 
 BACKLOG_TRAILER = "Perdure-Backlog"
 
@@ -131,7 +131,7 @@ def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> Replay
         merged = merge_change_onto(vault, parents[0], tip, commit)
         if merged.conflicts:
             more = f" and {len(merged.conflicts) - _MAX_PATHS} more" if len(merged.conflicts) > _MAX_PATHS else ""
-            paths = ", ".join(valid_text(path) for path in merged.conflicts[:_MAX_PATHS])
+            paths = ", ".join(escape_path(path) for path in merged.conflicts[:_MAX_PATHS])
             return ReplayResult(problem=f"{_describe_commit(vault, commit)} conflicts in {shorten(paths, 300)}{more}")
         tip = _copy_commit(vault, commit, merged.tree, tip)
     return ReplayResult(tip, len(lines))
@@ -140,8 +140,8 @@ def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> Replay
 def landed_items(vault: Vault, tip: str, base: str, backlog: str) -> dict[str, str]:
     """Return, by item, the oldest commit for it of this backlog that `tip` has and `base` has not."""
     names = "".join(f"%x00%(trailers:key={key},valueonly,separator=%x2C)" for key in (BACKLOG_TRAILER, ITEM_TRAILER))
-    output = vault.git.text("log", f"--format=%H{names}", "--end-of-options", tip, f"^{base}")
-    parts = (line.split("\0") for line in output.splitlines())
+    output = vault.git.execute("log", f"--format=%H{names}", "--end-of-options", tip, f"^{base}")
+    parts = (line.split("\0") for line in output.lines)
     return {item: commit for commit, owner, item in parts if owner == backlog and item}
 
 

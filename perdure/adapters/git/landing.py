@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.repository import RefMoved
@@ -20,7 +21,7 @@ from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
 from perdure.models.ids import branch_name
-from perdure.text import shorten, valid_text
+from perdure.text import escape_path, one_line, shorten
 
 LANDED, OURS = "landed", "this-delivery"
 """The names of the two sides in the marks of a conflict and in git's messages about it."""
@@ -92,7 +93,7 @@ def find_landed(vault: Vault, base: str, tip: str, trailers: Mapping[str, str]) 
     log_format = "--format=%x00%H%n%(trailers:only,unfold)"
     listed = vault.git.execute("log", "--reverse", log_format, "--end-of-options", tip, f"^{base}")
     for entry in listed.stdout.decode(errors="replace").split("\0")[1:]:
-        commit, *lines = entry.splitlines()
+        commit, *lines = entry.split("\n")
         if set(trailers.items()) <= {tuple(line.split(": ", 1)) for line in lines}:
             return commit
     return ""
@@ -263,8 +264,8 @@ def describe_landed(vault: Vault, base: str, onto: str, branch: str, merged: Mer
     if merged.conflicts:
         parts.append(_conflict_section(merged))
     log = ("log", "--reverse", f"--max-count={_COMMITS}", "--format=%h %s", "--end-of-options", onto, f"^{base}")
-    commits = vault.git.execute(*log).stdout.decode(errors="replace").splitlines()
-    parts.append("Landed since:\n" + (_bullet_list([line[:200] for line in commits]) or "- nothing"))
+    commits = [one_line(line) for line in vault.git.execute(*log).lines]
+    parts.append("Landed since:\n" + (_bullet_list(commits) or "- nothing"))
     if diff := _diff_section(vault, base, onto, merged.conflicts):
         parts.append(diff)
     return "\n\n".join(parts) + "\n"
@@ -272,7 +273,7 @@ def describe_landed(vault: Vault, base: str, onto: str, branch: str, merged: Mer
 
 def _conflict_section(merged: MergeResult) -> str:
     """Return the part about conflicts: the paths, what the marks in the files mean, and git's messages."""
-    paths = [f"- {shorten(path, 200)}" for path in merged.conflicts[:_PATHS]]
+    paths = [f"- {shorten(escape_path(path), 200)}" for path in merged.conflicts[:_PATHS]]
     if (more := len(merged.conflicts) - _PATHS) > 0:
         paths.append(f"- and {more} more: search for the marks")
     marks = (
@@ -298,7 +299,7 @@ def _diff_section(vault: Vault, base: str, onto: str, conflicts: tuple[str, ...]
     ordered = sorted(changed, key=lambda path: path not in conflicts)
     remaining, shown, omitted = SINCE_BYTES, [], []
     for path in ordered[:_COMMITS]:
-        text = _file_diff(vault, base, onto, path) if remaining > 0 else ""
+        text = unified_diff(vault, base, onto, path) if remaining > 0 else ""
         if text and len(text) <= remaining:
             shown.append(text)
         else:
@@ -307,15 +308,11 @@ def _diff_section(vault: Vault, base: str, onto: str, conflicts: tuple[str, ...]
     omitted += ordered[_COMMITS:]
     parts = ["".join(shown)] if shown else []
     if omitted:
-        parts.append("Changed too, and not shown here:\n" + _bullet_list([path[:200] for path in omitted[:_COMMITS]]))
+        parts.append(
+            "Changed too, and not shown here:\n"
+            + _bullet_list([escape_path(path)[:200] for path in omitted[:_COMMITS]])
+        )
     return "\n".join(parts)
-
-
-def _file_diff(vault: Vault, base: str, onto: str, path: str) -> str:
-    """Return the diff of one file between two commits."""
-    command = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", base, onto, "--", path)
-    output = vault.git.execute(*command, env={"GIT_LITERAL_PATHSPECS": "1"})
-    return output.stdout.decode(errors="replace")
 
 
 def _bullet_list(lines: list[str]) -> str:
@@ -360,7 +357,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
             }
             paths = tuple(path for path in paths if path not in earlier_conflicts)
         if paths:
-            conflicts[other.delivery] = valid_text(paths[0])[:PATH_CHARS]
+            conflicts[other.delivery] = escape_path(paths[0])[:PATH_CHARS]
         if len(conflicts) == MAX_CONFLICTS:
             break
     return conflicts

@@ -5,13 +5,13 @@ applied."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from perdure.adapters.git.command import Git
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import PATCH_FILE_BYTES
+from perdure.models.patch import Hunk, read_files, readable_patch
 
 PATCH_BATCH_BYTES = 48 * 1024**2
 PATCH_BATCH_FILES = 500
@@ -22,9 +22,6 @@ paths fit into argv."""
 LINK, SUBMODULE, FILES = "120000", "160000", ("100644", "100755")
 
 _RAW = ("diff-tree", "-r", "--no-renames", "--full-index", "--no-ext-diff", "--no-textconv")
-_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_ESCAPE = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
-_ESCAPED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
 @dataclass(frozen=True)
@@ -47,41 +44,6 @@ class ChangedPath:
     def exists(self) -> bool:
         """Return True where the path exists after the change."""
         return self.mode.strip("0") != ""
-
-
-@dataclass(frozen=True)
-class PatchLine:
-    """A line of the file after the change: its number from 1, whether the change added it, its bytes without the line
-    end."""
-
-    number: int
-    added: bool
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Hunk:
-    """A changed place. `first` to `last` are lines of the new file, three lines of context included; none if it is
-    empty.
-
-    body  the hunk as git wrote it, each line with its sign. Lines are made only when they are needed, because a
-          million small ones take a hundred times their size.
-    """
-
-    first: int
-    last: int
-    body: bytes = field(default=b"", repr=False)
-
-    def new_lines(self) -> Iterator[PatchLine]:
-        """Yield the hunk's lines in the new file: those of the context and those that were added."""
-        number, position = self.first, 0
-        while position < len(self.body):
-            end = self.body.index(b"\n", position)
-            sign = self.body[position : position + 1]
-            if sign in (b" ", b"+"):
-                yield PatchLine(number, sign == b"+", self.body[position + 1 : end])
-                number += 1
-            position = end + 1
 
 
 def changed_paths(repository: Repository, a: str, b: str) -> list[ChangedPath]:
@@ -122,13 +84,13 @@ def _blob_sizes(repository: Repository, shas: Iterable[str]) -> dict[str, int]:
     return known | {sha: int(size) for sha, size in pairs if size.isdigit()}
 
 
-def unified_diff(repository: Repository, a: str, b: str) -> str:
-    """Return the change as a unified diff for a reader, with paths as they are. What is not UTF-8 is replaced, and
-    files over PATCH_FILE_BYTES are named, not shown. Raises GitError when a commit is missing."""
-    changed = size_limited_git(repository).execute(
-        "diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", a, b
-    )
-    return changed.stdout.decode(errors="replace")
+def unified_diff(repository: Repository, a: str, b: str, *paths: str) -> str:
+    """Return the change, of these paths alone where there are any, as a unified diff for a reader, with names as
+    readable_patch writes them. What is not UTF-8 is replaced, and files over PATCH_FILE_BYTES are named, not shown.
+    Raises GitError when a commit is missing."""
+    command = ("diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--end-of-options")
+    limits = [f":(literal,top){path}" for path in paths]
+    return readable_patch(size_limited_git(repository).execute(*command, a, b, "--", *limits).stdout)
 
 
 def binary_paths(repository: Repository, a: str, b: str) -> set[str]:
@@ -176,15 +138,16 @@ def read_hunks(
         expected_paths = {change.path for change in batch}
         paths = [f":(literal,top){path}" for path in sorted(expected_paths)]
         text = git.execute(*_RAW, "-p", "-U3", "--end-of-options", a, b, "--", *paths).stdout
-        for path, path_hunks in _parse_patch(text):
-            if path in expected_paths:  # a path that became a directory matches what is in it as well
+        for file in read_files(text):
+            path = os.fsdecode(file.path)
+            if file.exists and file.hunks and path in expected_paths:  # one that is a directory now matches more
                 expected_paths.discard(path)
-                yield path, path_hunks
+                yield path, file.hunks
 
 
 def size_limited_git(repository: Repository) -> Git:
-    """Return git that takes a file over PATCH_FILE_BYTES for binary, and writes names in UTF-8 as they are."""
-    return replace(repository.git, settings=(f"core.bigFileThreshold={PATCH_FILE_BYTES}", "core.quotePath=false"))
+    """Return git that takes a file over PATCH_FILE_BYTES for binary, and quotes every name that is not plain ASCII."""
+    return replace(repository.git, settings=(f"core.bigFileThreshold={PATCH_FILE_BYTES}", "core.quotePath=true"))
 
 
 def _split_batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]]:
@@ -201,53 +164,3 @@ def _split_batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]
         size += weight
     if batch:
         yield batch
-
-
-def _parse_patch(patch: bytes) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
-    """Yield (path, hunks) for each file in a patch of git's own format; files without lines of a new file (deleted,
-    binary, a mode alone) are left out. No content can imitate a header: a hunk is as long as its header says."""
-    path: str | None = None
-    hunks: list[Hunk] = []
-    position = 0
-    while position < len(patch):
-        end = patch.index(b"\n", position)
-        line, position = patch[position:end], end + 1
-        if line.startswith(b"diff --git "):
-            if path is not None:
-                yield path, tuple(hunks)
-            path, hunks = None, []
-        elif line.startswith(b"+++ "):
-            path = _parse_path(line[4:])
-        elif (hunk := _HUNK.match(line)) is not None:
-            old, first, new = int(hunk[1] or 1), int(hunk[2]), int(hunk[3] or 1)
-            end = _end_of_hunk(patch, position, old, new)
-            hunks.append(Hunk(first, first + new - 1, patch[position:end]))
-            position = end
-    if path is not None:
-        yield path, tuple(hunks)
-
-
-def _end_of_hunk(patch: bytes, position: int, old: int, new: int) -> int:
-    """Return the end of the hunk that begins at `position`, by the number of its lines on both sides."""
-    while old > 0 or new > 0:
-        sign = patch[position : position + 1]
-        old -= sign in (b" ", b"-")
-        new -= sign in (b" ", b"+")
-        position = patch.index(b"\n", position) + 1
-    return position
-
-
-def _parse_path(quoted: bytes) -> str | None:
-    """Return the path of a `+++` line, which git quotes as C does where it holds quotes or control characters; None
-    where there is no new file."""
-    if quoted.startswith(b'"') and quoted.endswith(b'"'):
-        quoted = _ESCAPE.sub(_unescape, quoted[1:-1])
-    else:
-        quoted = quoted.removesuffix(b"\t")  # after a name with blanks
-    return os.fsdecode(quoted[2:]) if quoted.startswith(b"b/") else None
-
-
-def _unescape(match: re.Match[bytes]) -> bytes:
-    """Return the byte for which one C escape (three octal digits or a character) stands."""
-    code = match[1]
-    return bytes([int(code, 8)]) if len(code) == 3 else _ESCAPED.get(code, code)

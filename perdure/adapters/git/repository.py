@@ -26,7 +26,6 @@ CACHED_ANSWERS = 64
 them."""
 
 _PLAIN_REF = re.compile(r"refs/heads(/\w[\w-]*)+", re.ASCII)
-_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-renames")
 
 
 class RefMoved(PerdureError):
@@ -67,7 +66,8 @@ def call_cached(function: functools._lru_cache_wrapper[T], repository: Repositor
 def _diff_stat(repository: Repository, a: str, b: str) -> tuple[int, int, int]:
     """Return (files, lines added, lines deleted) between two commits; a binary file has no lines. Answers are cached.
     Raises GitError when one is missing."""
-    listed = repository.git.execute("diff", *_DIFF, "--numstat", "-z", "--end-of-options", a, b).names
+    command = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--no-renames", "--numstat", "-z")
+    listed = repository.git.execute(*command, "--end-of-options", a, b).names
     counts = [re.match(r"(\d+|-)\t(\d+|-)\t", line) for line in listed]
     numbers = [[0 if n == "-" else int(n) for n in match.groups()] for match in counts if match]
     return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
@@ -179,11 +179,6 @@ class Repository:
             return sha
         suffix = "" if ":" in commit else "^{tree}"
         return self.git.text("rev-parse", "--verify", "--end-of-options", commit + suffix).splitlines()[-1]
-
-    def diff(self, a: str, b: str) -> str:
-        """Return the change from `a` to `b` as a unified diff; bytes that are not UTF-8 are replaced."""
-        changed = self.git.execute("diff", *_DIFF, "--end-of-options", a, b)
-        return changed.stdout.decode(errors="replace")
 
     def diff_stat(self, a: str, b: str) -> tuple[int, int, int]:
         """Return (files, lines added, lines deleted) between two commits; a binary file counts as a file without

@@ -15,6 +15,7 @@ from perdure.adapters.worker.host import Host
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.verify import CheckpointFact, CommitFact, LedgerFact
 from perdure.models.limits import VERIFY_PAGE
+from perdure.text import escape_path
 
 _DIFFERS_SHOWN = 2
 """Files that are named of one commit, 80 characters of each: enough to know where to look."""
@@ -77,7 +78,7 @@ def start_differences(vault: Vault, start: str, first: str) -> tuple[str, ...] |
         changed_paths = _changed_paths(vault, exact_tree(vault, start), f"{first}:tree")
     except GitError:  # the commits are there, their files are not
         return None
-    return tuple(path[:80] for path in changed_paths[:_DIFFERS_SHOWN])
+    return tuple(escape_path(path)[:80] for path in changed_paths[:_DIFFERS_SHOWN])
 
 
 def is_kept(vault: Vault, delivery: str, tip: str) -> bool:
@@ -149,7 +150,7 @@ def _differing_files(vault: Vault, start: str, commit: str, first: str, checkpoi
             or in_checkpoint is None
             or _normalize_line_ends(in_commit) != _normalize_line_ends(in_checkpoint)
         ):
-            differing.append(path[:80])
+            differing.append(escape_path(path)[:80])
     return tuple(differing)
 
 

@@ -32,7 +32,7 @@ from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
 from perdure.render.decision_lines import commands_for_decision, pending_details, pending_summary, test_report_lines
 from perdure.render.step_lines import GOOD, WARN
-from perdure.text import one_line, shorten, visible
+from perdure.text import one_line, shorten
 
 LATER_KEY = "l"
 _KEY_LABELS = {
@@ -168,7 +168,7 @@ async def _wait_for_key(offered: dict[str, str], is_open: Callable[[], Awaitable
 
 async def _show_diff(delivery: Delivery, screen: Screen) -> None:
     """Show the delivery's whole diff on the screen."""
-    screen.print_diff(visible("".join([text async for text in read_pages(delivery, "diff")])))
+    screen.print_diff("".join([text async for text in read_pages(delivery, "diff")]))
 
 
 _EDITORS = ("sensible-editor", "nano", "vi")

@@ -22,7 +22,7 @@ from perdure.render.decision_lines import decision_line
 from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
 from perdure.render.step_lines import format_row, group_steps, line_of
-from perdure.text import format_count, format_money, one_line, short_sha, visible
+from perdure.text import format_count, format_money, one_line, short_sha
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, ListEntry
@@ -145,7 +145,7 @@ def diff(id: str) -> None:
 
     async def work(delivery: Delivery) -> None:
         # Read whole before it is shown: a page may end inside a line, which then would have no colour.
-        patch = visible("".join([text async for text in read_pages(delivery, "diff")]))
+        patch = "".join([text async for text in read_pages(delivery, "diff")])
         if patch:
             screen.print_diff(patch)
         else:

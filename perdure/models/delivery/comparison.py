@@ -11,6 +11,8 @@ from pydantic import Field
 
 from perdure.models.base import PublishedModel
 from perdure.models.delivery.result import PullRequest, ReviewResult, TestsResult
+from perdure.models.patch import FilePatch, read_files
+from perdure.text import escape_path
 
 
 class FileChange(PublishedModel):
@@ -84,30 +86,18 @@ class Comparison(PublishedModel):
 
 
 def parse_patch(patch: str) -> dict[str, FileChange]:
-    """Return the change of each file of a patch as git writes it, by path (the new one of a renamed file); a binary
-    file has 0 lines added and deleted."""
-    lines_by_path: dict[str, list[str]] = {}
-    path = ""
-    for line in patch.splitlines():
-        if line.startswith("diff --git "):
-            path = line.rpartition(" b/")[2].strip('"')
-            lines_by_path[path] = []
-        elif path:
-            lines_by_path[path].append(line)
-    return {path: _file_change(lines) for path, lines in lines_by_path.items()}
+    """Return the change of each file of a patch as git writes it, by path as people read it (the new one of a renamed
+    file); a binary file has 0 lines added and deleted."""
+    return {escape_path(file.path): _file_change(file) for file in read_files(patch.encode(errors="replace"))}
 
 
-def _file_change(lines: list[str]) -> FileChange:
-    """Return how many lines a file's part of a patch adds and deletes, and the SHA-256 of its hunks, of a binary file
-    that of all lines."""
-    first = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    hunks = lines[first:]
-    content = "\n".join(hunks or lines)  # A binary file has no hunks: its index line holds the hashes before and after.
-    return FileChange(
-        added=sum(line.startswith("+") for line in hunks),
-        deleted=sum(line.startswith("-") for line in hunks),
-        sha256=hashlib.sha256(content.encode()).hexdigest(),
-    )
+def _file_change(file: FilePatch) -> FileChange:
+    """Return how many lines a patch adds to a file and deletes, and the SHA-256 of its hunks, without any that of its
+    head."""
+    added, deleted = file.count_lines()
+    # A binary file has no hunks: its index line holds the hashes before and after.
+    content = b"".join(hunk.place + hunk.body for hunk in file.hunks) or file.head
+    return FileChange(added=added, deleted=deleted, sha256=hashlib.sha256(content).hexdigest())
 
 
 def compare_deliveries(left_delivery: ComparedDelivery, right_delivery: ComparedDelivery) -> Comparison:

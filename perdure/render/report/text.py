@@ -28,7 +28,7 @@ def lines_of(report: DeliveryReport) -> list[str]:
         ("Review", review_lines(report.reviewed, report.findings) if report.reviewed or report.findings else ()),
         ("Screenshots", _screenshot_lines(report)),
         ("Cost by step", _cost_lines(report)),
-        ("Change", (visible_line(line, 400) for line in _diffstat_lines(report.diff))),
+        ("Change", _diffstat_lines(report.diff)),
         ("Not told", (f"! {visible_line(reason, 600)}" for reason in report.untold)),
         ("Not read", (f"! {visible_line(reason, 600)}" for reason in report.unread)),
     )

@@ -9,6 +9,7 @@ from perdure.models.checks.report import Severity
 from perdure.models.checks.verdict_text import ChangedPromise, changed_promises, experiment_notes, find_faults
 from perdure.models.delivery.result import AttemptResult, StepRecord
 from perdure.models.delivery.result_text import receipt_line, review_line
+from perdure.models.patch import label_lines
 from perdure.render.report.facts import DeliveryReport, ReportTurn
 from perdure.text import format_money, span
 
@@ -52,12 +53,8 @@ def report_receipt_line(report: DeliveryReport) -> str:
 
 def diff_lines(patch: str) -> list[tuple[str, str]]:
     """Return each line of a patch with its kind before it: `file`, `place`, `added`, `gone`, or empty for any other."""
-    kinds = {"@": "place", "+": "added", "-": "gone"}
-    labelled = []
-    for line in patch.splitlines():
-        head = line.startswith(("diff ", "index ", "+++ ", "--- ", "new file", "deleted file", "similarity", "rename "))
-        labelled.append(("file" if head else kinds.get(line[:1], ""), line))
-    return labelled
+    data = patch.encode(errors="replace")
+    return [(kind, data[start:end].decode().removesuffix("\r")) for kind, start, end in label_lines(data)]
 
 
 def promises(report: DeliveryReport) -> tuple[ChangedPromise, ...]:

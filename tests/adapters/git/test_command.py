@@ -16,6 +16,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import publish
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.command import Git, GitError, redact
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -201,7 +202,7 @@ def work_through_everything(workspace: Workspace, vault: Vault, out: Path) -> No
     second = cp.snapshot_worktree(workspace, parent=first, turn={}, transcript=[])
     cp.is_at_checkpoint(workspace, second)
     cp.restore_checkpoint(workspace, second)
-    vault.diff(first + ":tree", second + ":tree")
+    unified_diff(vault, first + ":tree", second + ":tree")
     vault.diff_stat(base, second + ":tree")
     commit, _ = publish.commit_checkpoint(
         workspace, checkpoint=second, parent=base, message="feat: x\n\nPerdure-Step: y"

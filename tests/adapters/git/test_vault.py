@@ -15,6 +15,7 @@ import pytest
 
 import perdure
 from perdure.adapters.git.objects import TreeEntry
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import RefLocked, RefMoved, Vault
 from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.adapters.system.home import Home
@@ -242,7 +243,7 @@ def test_a_broken_tip_is_noticed_and_the_newest_whole_ancestor_found(vault: Vaul
 def test_changes_are_told_as_text_counts_and_names(vault: Vault) -> None:
     _, base = vault.fetch()
     empty = vault.objects.write_tree([])
-    assert "+hello" in vault.diff(empty, base)
+    assert "+hello" in unified_diff(vault, empty, base)
     assert vault.diff_stat(empty, base) == (2, 2, 0)
     assert vault.diff_stat(base, empty) == (2, 0, 2)
     assert changed(vault.path, empty, base) == [

@@ -18,11 +18,12 @@ from perdure.adapters.checks.tamper import DifferingFiles, find_hints
 from perdure.adapters.checks.tamper.source_tests import SourceTest, find_tests
 from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git import patch
-from perdure.adapters.git.patch import ChangedPath, Hunk
+from perdure.adapters.git.patch import ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Experiment, Finding, FindingRule, Findings, Severity, TamperingHit, TestReport
 from perdure.models.checks.verdict_text import join_short_names
 from perdure.models.delivery.turn import Contract
+from perdure.models.patch import Hunk
 from perdure.models.phases import Kind
 from perdure.text import redact_values, shorten
 

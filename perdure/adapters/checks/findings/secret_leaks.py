@@ -4,7 +4,6 @@ it does not know. Nothing is sent anywhere. Also makes a path printable on one l
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +12,13 @@ from itertools import islice, pairwise
 
 from perdure.adapters.git import patch
 from perdure.adapters.git.command import GitError
-from perdure.adapters.git.patch import FILES, LINK, ChangedPath, Hunk, PatchLine
+from perdure.adapters.git.patch import FILES, LINK, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Finding, FindingRule, Severity
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
-from perdure.text import cut_middle, is_visible
+from perdure.models.patch import Hunk, PatchLine
+from perdure.text import cut_middle, escape_path
 
 SECRET_LINE_CHARS, SECRET_LINE_OVERLAP = 1_000, 300
 """Longer lines are searched in pieces that overlap: some patterns take the square of a line's length. No token is
@@ -455,6 +455,4 @@ FINDING_NAME_CHARS = 200
 def printable_path(path: str) -> str:
     """Return a path of the file system as text on one line: what cannot be printed is escaped, a path over
     FINDING_NAME_CHARS loses its middle."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    plain = "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
-    return cut_middle(plain, FINDING_NAME_CHARS, "…", head_share=0.5)
+    return cut_middle(escape_path(path), FINDING_NAME_CHARS, "…", head_share=0.5)

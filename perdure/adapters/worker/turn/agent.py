@@ -13,6 +13,7 @@ from perdure.adapters.agents.builtin.progress import TREES_SEEN, DetectedCircle,
 from perdure.adapters.agents.builtin.review import ReviewPromises
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository, read_turn
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import RefMoved, Vault
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
@@ -207,7 +208,7 @@ def circle_of(
 def step_diff(vault: Vault, work: TurnInput) -> str:
     """Return the step's change of the files so far as a unified diff."""
     first_commit = f"{work.checkpoint}~{work.turn - 1}"
-    return vault.diff(vault.tree_of(f"{first_commit}:tree"), vault.tree_of(f"{work.checkpoint}:tree"))
+    return unified_diff(vault, vault.tree_of(f"{first_commit}:tree"), vault.tree_of(f"{work.checkpoint}:tree"))
 
 
 def needs_compaction(vault: Vault, work: TurnInput, messages: Sequence[Message], window: int) -> bool:

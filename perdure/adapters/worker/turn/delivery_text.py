@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
@@ -60,7 +61,7 @@ def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
     artifact that is not there."""
     if work.what == "diff":
         head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
-        return vault.diff(vault.merge_base(record.base_sha, head), head) if head else ""
+        return unified_diff(vault, vault.merge_base(record.base_sha, head), head) if head else ""
     if work.what == "artifact":
         return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
     if work.what == "turns":

@@ -19,7 +19,7 @@ from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line, shorten
+from perdure.text import escape_path, one_line, shorten
 
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
@@ -193,6 +193,6 @@ def _list_changes(vault: Vault, fix: FixAttempt) -> str:
     """Return the files that a fix changed in one line: `src/a.py (+3 -1), docs/b.md (+1 -0)`; "nothing" where there is
     none. At most _FILES are named, the rest is counted."""
     files = patch.line_counts(vault, fix.before, fix.after) if fix.before != fix.after else []
-    shown = [f"{one_line(path, _NAME_CHARS)} (+{added} -{deleted})" for path, added, deleted in files[:_FILES]]
+    shown = [f"{shorten(escape_path(path), _NAME_CHARS)} (+{new} -{gone})" for path, new, gone in files[:_FILES]]
     more = [f"{len(files) - _FILES} more files"] if len(files) > _FILES else []
     return ", ".join([*shown, *more]) or "nothing"
