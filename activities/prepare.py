@@ -100,7 +100,7 @@ class PrepareActivity:
             EscalationSettings(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies)
         )
         contract = await self.make_workspace(vault, contract, settings)
-        survey_note = "" if parent is not None else await in_thread(_survey_test_side, vault, contract)
+        notes = [] if parent is not None else [await in_thread(_survey_test_side, vault, contract)]
         own_branches = () if contract.existing else (contract.branch, *contract.branches.values())
         await in_thread(record_branches, self._host.home, contract.delivery, own_branches)
         contract_hash = await in_thread(self._host.store_contract, vault, contract)
@@ -118,10 +118,11 @@ class PrepareActivity:
             await in_thread(session.restore, first_checkpoint)
             title = await in_thread(delivery_title, vault, contract)
             setup_record = await in_thread(read_setup_record, session.directory)
+            notes.append(await in_thread(_name_empty_submodules, session.workspace))
         prepared = self._make_result(
             work.request, contract, contract_hash, artifact, first_checkpoint, base_tests, title, setup_record
         )
-        summary = " · ".join(part for part in (prepared.summary, survey_note) if part)
+        summary = " · ".join(part for part in (prepared.summary, *notes) if part)
         summary = f"task {parent.task} of the plan, on {contract.base_sha[:7]}" if parent is not None else summary
         return prepared.model_copy(update={"summary": summary})
 
@@ -353,6 +354,12 @@ def _survey_test_side(vault: Vault, contract: Contract) -> str:
         return ""
     origin = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
     return check_test_side(vault, contract.head, config.test, config.tests.side, origin)
+
+
+def _name_empty_submodules(workspace: Workspace) -> str:
+    """Return one line that names the submodules at which no file is after setup; empty where there is none."""
+    names = sorted(workspace.empty_submodules())
+    return f"empty, for no [setup] command fills them: submodules {shorten(', '.join(names), 200)}" if names else ""
 
 
 def _write_first_checkpoint(session: WorkspaceSession) -> str:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from perdure.adapters.git.checkouts import CheckoutPool, exact_tree
+from perdure.adapters.git.checkouts import CheckoutPool, exact_tree, submodule_paths
 from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.objects import is_full_hash
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.sandbox.setup import path_without_links
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import boot_id, hold_timed_lock, write_whole
 from perdure.adapters.system.home import Home
@@ -304,9 +305,21 @@ class Workspace:
 
     def untracked_paths(self) -> tuple[str, ...]:
         """Return every path that git does not track, ignored ones too, without the ports file; for a directory that is
-        untracked as a whole, only itself."""
+        untracked as a whole, or a submodule that is not empty, only itself."""
         listed = self.git().execute("ls-files", "--others", "--directory", "-z").names
-        return tuple(sorted({name.rstrip("/") for name in listed} - {PORTS_FILE}))
+        return tuple(sorted({name.rstrip("/") for name in listed} - {PORTS_FILE} | self.filled_submodules()))
+
+    def filled_submodules(self) -> set[str]:
+        """Return the paths of the base's submodules at which files are, but for one that is reached by a link."""
+        places = {name: path_without_links(self.path, name) for name in self._submodules()}
+        return {name for name, path in places.items() if path and path.is_dir() and os.listdir(path)}
+
+    def empty_submodules(self) -> set[str]:
+        """Return the paths of the base's submodules at which no file is."""
+        return set(self._submodules()) - self.filled_submodules()
+
+    def _submodules(self) -> tuple[str, ...]:
+        return submodule_paths(self.vault, self.record().exact_base)
 
     def reset_tracked_files(self) -> None:
         """Set tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""

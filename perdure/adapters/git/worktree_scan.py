@@ -148,7 +148,7 @@ def apply_sidecar(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: C
         if path not in expected:
             _remove_empty(root, path, expected)
     for path in sidecar.empty:  # what lies in the empty directory of a submodule, git does not clean
-        for child in (root / path).iterdir():
+        for child in (root / path).iterdir() if path not in kept else ():
             remove_path(child)
     for path in scan.modes.keys() - sidecar.modes.keys():
         target = root / path

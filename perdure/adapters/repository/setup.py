@@ -81,8 +81,19 @@ async def run_setup_in_workspace(
             )
     fence()
     await in_thread(ignore_dependencies, workspace.path)
+    await in_thread(_remove_submodule_git, workspace)
     await in_thread(workspace.reset_tracked_files)
     return opened
+
+
+def _remove_submodule_git(workspace: Workspace) -> None:
+    """Remove every `.git` in the submodules that setup has filled, along no link: they lead into setup's own git
+    directory, which no later command sees, and git would fail at them."""
+    for name in workspace.filled_submodules():
+        for directory, directories, files in os.walk(workspace.path / name):
+            if ".git" in (*directories, *files):
+                directories[:] = [below for below in directories if below != ".git"]
+                remove_path(Path(directory, ".git"))
 
 
 @contextmanager

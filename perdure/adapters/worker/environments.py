@@ -165,6 +165,9 @@ class Environments:
                 files = _read_file_list(path, entry) if entry is not None else None
                 is_other_boot = entry is not None and entry.boot != boot_id()
                 if entry and files is not None and not first_difference(path / "files", files, bytes_too=is_other_boot):
+                    for name in entry.names:  # the empty directory of a submodule stands in its place
+                        with contextlib.suppress(OSError):
+                            (tree / name).rmdir()
                     try:
                         copy_entries(path / "files", tree, files, entry.names)
                     except OSError:

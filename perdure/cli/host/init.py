@@ -79,11 +79,6 @@ def init(repo: Path, force: bool, dry_run: bool) -> None:
     screen.print_line(f"✓ wrote {path}")
     report = run_coroutine(_try_commands(screen, root, load_repository_config(text, CONFIG_FILE)))
     keep_command = f"git add {CONFIG_FILE} && git commit" + (" && git push" if origin_url(root) else "")
-    if submodule_paths:
-        screen.print_line(f"! submodules {', '.join(submodule_paths)}: their files are not there in a delivery")
-        screen.print_line(
-            "             let [setup] fetch what the tests need of them, or leave such tests out of [[test]]"
-        )
     if report is not None and (failed_results := [result for result in report.commands if result.verdict != "passed"]):
         _print_failures(screen, failed_results)
         screen.print_line(f'  next  make them green, or: {keep_command}, then: perdure deliver "Make the tests green"')
@@ -130,6 +125,11 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
                 reach=Reach(config.setup.hosts, frozenset(host.setup_hosts)),
             )
             screen.print_line(f"✓ setup      {' && '.join(config.setup.commands)}")
+        if empty := sorted(await asyncio.to_thread(workspace.empty_submodules)):
+            screen.print_line(f"! submodules {', '.join(empty)}: empty in a delivery")
+            screen.print_line(
+                '             [setup] commands with "git submodule update --init --recursive" first fill them'
+            )
         if not config.test:
             screen.print_line("! test       no test command was found: pull requests will be drafts that say so")
             return None

@@ -280,8 +280,8 @@ def test_init_of_a_monorepo_tries_each_part_in_its_own_directory_and_names_submo
     ran = cli("init")
     assert ran.code == 0, (ran.out, ran.err)
     assert "✓ test" in ran.out
-    assert "! submodules lib/shared" in ran.out
-    assert "let [setup] fetch" in ran.out
+    assert "! submodules lib/shared: empty in a delivery" in ran.out
+    assert "git submodule update --init --recursive" in ran.out
     written = tomllib.loads((cli.cwd / "perdure.toml").read_text())
     assert {(test["directory"], test["name"]) for test in written["test"]} == {
         ("my tools", "my tools: unittest"),
