@@ -100,7 +100,7 @@ def _judged(name: str, before: str, after: str) -> None:
         files = DifferingFiles.between_commits(
             Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD")
         )
-        found = (*find_missing_tests(*files, [command]).hits, *find_hints(*files, [command]).places)
+        found = (*find_missing_tests(*files, [command]).hits, *find_hints(*files, [name]).places)
         raise ValueError("; ".join(hit.title for hit in found) or "no hit")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import posixpath
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -67,6 +68,18 @@ class CommitTree:
             if text is not None:
                 texts[path] = text
         return texts
+
+    def read_links(self) -> dict[str, str]:
+        """Read path → target of the symbolic links to paths inside the tree, as paths from its top."""
+        oids = {path: oid for path, (mode, oid) in self.entries.items() if mode == _LINK}
+        contents = ObjectReader(self.repository.git)
+        try:
+            data = dict(contents.read_objects(sorted({*oids.values()}), TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES))
+        finally:
+            contents.close()
+        targets = {path: os.fsdecode(data.get(oid) or b"") for path, oid in oids.items()}
+        inside = {path: posixpath.normpath(posixpath.join(posixpath.dirname(path), t)) for path, t in targets.items()}
+        return {path: target for path, target in inside.items() if target[:1] not in ("/", ".")}
 
     def read_text(self, path: str) -> str:
         """Read the text of one file; empty where read_texts has none."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from perdure.adapters.checks.baseline import CaseKey, command_key
 from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
+from perdure.adapters.checks.experiment.helper_search import find_shadowing_modules, find_test_helpers
 from perdure.adapters.checks.experiment.reduced_tests import defined_names, find_test_text, remove_definitions
 from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees
 from perdure.adapters.checks.globs import matches
@@ -74,7 +75,9 @@ class CommitPair:
         commands = [(test, self.runners[command_key(test)]) for test in tests]
         base_side, change_side = SideRules.from_tree(base, commands, side), SideRules.from_tree(change, commands, side)
         differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
-        extra_data = find_test_data(base, base_side, differing) | _added_root_package(base, differing)
+        extra_data = find_test_data(base, base_side, differing)
+        extra_data |= find_shadowing_modules(base, change, base_side, differing)
+        extra_data |= find_test_helpers(base, base_side, differing)
         self.base_side, self.change_side = (replace(rules, data=extra_data) for rules in (base_side, change_side))
         self.shared_settings = tuple(sorted(path for path in differing if self.base_side.is_shared(path)))
         side_paths = sorted(
@@ -318,12 +321,6 @@ def find_command_runner(tree: CommitTree, test: TestCommand) -> Runner | None:
         scripts = tree.read_text(f"{test.directory}/package.json" if test.directory else "package.json")
         (Path(directory) / "package.json").write_text(scripts)
         return find_runner(test.command, Path(directory))[0]
-
-
-def _added_root_package(base: CommitTree, differing: Collection[str]) -> frozenset[str]:
-    """Return the path of an `__init__.py` that the change adds at the top, which makes a package of the directory the
-    tests run in: pytest loads it before the tests. Empty where it adds none."""
-    return frozenset({*differing} & {"__init__.py"} - base.entries.keys())
 
 
 def _random_token() -> str:

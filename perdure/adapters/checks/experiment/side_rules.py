@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from perdure.adapters.checks.globs import last_match
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.checks.runners.base import ConfiguredTestSide, Runner
-from perdure.adapters.checks.runners.command_trace import trace_command
+from perdure.adapters.checks.runners.command_trace import CODE, LINTERS, trace_command
+from perdure.adapters.checks.tamper.missing_tests import is_test_file
 from perdure.adapters.checks.trees import CommitTree, TreeEntry
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import SIDE_READ_FILES
@@ -28,6 +29,10 @@ number of them."""
 
 _DATA_DIRECTORIES = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
 """Names of directories of data that no product is in."""
+
+_TEST_DIRECTORIES = frozenset({"test", "tests", "t", "spec"})
+"""Names of directories that are test side as a whole, in any language: at the top where the command runs, where they
+hold tests, and `tests` anywhere."""
 
 _LOCK_FILES = {"Cargo.lock", "go.sum", "package-lock.json"}
 
@@ -81,16 +86,21 @@ class SideRules:
 
         side  patterns of `[tests] side`
 
-        Where no runner is known at all, every runner's rules count together. Files on the command line of a runner are
-        tests, and so are those that a command runs by itself or through recipes and package scripts; files that are
-        arguments of other programs are not, for they may be the product.
+        Where no runner is known at all, every runner's rules count together. Files that a command names on its line are
+        tests, and so are those that it runs by itself or through recipes and package scripts (see named_files).
         """
         runners, tests, all_named, files = list[Runner](), list[str](), ConfiguredTestSide(), set[str]()
+        own_settings, shared_settings = list[str](), set[str]()
         for command, runner in commands:
             prefix = f"{command.directory}/" if command.directory else ""
             directory = _CommandFiles(tree, prefix)
             trace = trace_command(command.command, directory)
             files |= {prefix + file for file in trace.files}
+            all_named += ConfiguredTestSide(roots=tuple(prefix + root for root in sorted(trace.directories)))
+            for argv in trace.simple_commands:
+                if command.required and (linter := LINTERS.get(PurePosixPath(argv[0]).name)):
+                    own_settings += [linter[0]] if linter[0] else []
+                    shared_settings |= linter[1]
             for candidate in (runner,) if runner is not None else RUNNERS:
                 commands_of_runner = [
                     argv for argv in trace.simple_commands if candidate.runs(PurePosixPath(argv[0]).name, argv[1:])
@@ -100,20 +110,22 @@ class SideRules:
                 runners.append(candidate)
                 configured = candidate.configured_test_side(commands_of_runner, directory)
                 tests += [f"(?:{re.escape(prefix)}(?:{pattern}))" for pattern in configured.tests]
+                roots_of_tests = [root for root in configured.roots if not _holds_product(root, directory.paths)]
                 all_named += ConfiguredTestSide(
-                    roots=tuple(prefix + root for root in configured.roots), unread=configured.unread
+                    roots=tuple(prefix + root for root in roots_of_tests), unread=configured.unread
                 )
-                files |= {prefix + file for file in configured.files}
-                files |= {prefix + word.removeprefix("./") for argv in commands_of_runner for word in argv[1:]}
+                files |= {prefix + file for file in (*configured.files, *configured.roots)}
         runners = runners or list(RUNNERS)
         tests += [runner.tests for runner in runners]
         pattern = re.compile("|".join(f"(?:{candidate})" for candidate in dict.fromkeys(tests)), re.DOTALL)
-        roots = _find_roots(tree.entries, pattern, frozenset().union(*(runner.roots for runner in runners)))
-        steers = [runner.settings for runner in runners if runner.settings]
+        prefixes = {f"{command.directory}/" if command.directory else "" for command, _ in commands} | {""}
+        names = frozenset().union(*(runner.roots for runner in runners))
+        roots = _find_roots(tree.entries, pattern, names, prefixes)
+        steers = [*own_settings, *(runner.settings for runner in runners if runner.settings)]
         return cls(
             pattern,
             re.compile("|".join(f"(?:{candidate})" for candidate in dict.fromkeys(steers)) or r"(?!)", re.DOTALL),
-            frozenset().union(*(runner.shared for runner in runners)),
+            frozenset(shared_settings).union(*(runner.shared for runner in runners)),
             frozenset({*all_named.roots, *roots}),
             frozenset(file for file in files if file in tree.entries),
             tuple(side),
@@ -216,6 +228,16 @@ class SideRules:
         return directory in self.roots or self.is_below_root(directory)
 
 
+def command_files(tree: CommitTree, commands: Sequence[TestCommand]) -> frozenset[str]:
+    """Return the files of a commit that test commands run, by themselves or through recipes and package scripts, or
+    name as tests."""
+    files = set[str]()
+    for command in commands:
+        prefix = f"{command.directory}/" if command.directory else ""
+        files |= {prefix + file for file in trace_command(command.command, _CommandFiles(tree, prefix)).files}
+    return frozenset(files & tree.entries.keys())
+
+
 def is_writable(path: str, writes: Sequence[str]) -> bool:
     """Return whether a path is one of `writes`, or below one of them."""
     return any(path == writable or path.startswith(f"{writable}/") for writable in map(_plain_path, writes))
@@ -240,17 +262,43 @@ def mix_trees(side: CommitTree, product: CommitTree, rules: SideRules, *, shared
     return entries
 
 
-def _find_roots(entries: Mapping[str, TreeEntry], tests: re.Pattern[str], names: frozenset[str]) -> list[str]:
-    """Find the directories that are test side as a whole: the outermost ones of these names that hold tests, and the
-    outermost ones of test data (`testdata` and the like).
+def _holds_product(root: str, paths: Collection[str]) -> bool:
+    """Return whether a directory that settings name for tests holds the product as well: it is a package of Python with
+    modules at its top that hold no tests, and its name says nothing of tests."""
+    if f"{root}/__init__.py" not in paths or re.search("test|spec|check", root.rpartition("/")[2].lower()):
+        return False
+    modules = (path for path in paths if path.startswith(f"{root}/") and path.endswith(".py"))
+    return any("/" not in module[len(root) + 1 :] and not is_test_file(module) for module in modules)
 
-    tests  the pattern of paths of files that hold tests
+
+_PACKAGE_FILE = re.compile(r".*/(?:__init__\.py|index\.[cm]?[jt]sx?|mod\.rs|[^/]+\.go)")
+"""Paths of files that make a package of their directory, which the product may import."""
+
+
+def _find_roots(
+    entries: Mapping[str, TreeEntry], tests: re.Pattern[str], names: Collection[str], prefixes: Collection[str]
+) -> list[str]:
+    """Find the directories that are test side as a whole: the outermost ones of these names that hold tests, those of
+    _TEST_DIRECTORIES, and the outermost ones of test data (`testdata` and the like).
+
+    tests     the pattern of paths of files that hold tests
+    prefixes  the directories where commands run, each with a slash, or empty
     """
-    roots = set[str]()
+    roots, packages, with_tests, usual = set[str](), set[str](), set[str](), set[str]()
+    top = {f"{prefix}{name}" for prefix in prefixes for name in _TEST_DIRECTORIES}
     for path in entries:
-        if tests.fullmatch(path):
-            root = next((part for part in parent_directories(path) if part.rpartition("/")[2] in names), None)
+        above = parent_directories(path)
+        holds_tests = tests.fullmatch(path) is not None
+        if holds_tests:
+            root = next((part for part in above if part.rpartition("/")[2] in names), None)
             roots |= {root} if root is not None else set()
+        named = [part for part in above if part.rpartition("/")[2] in _TEST_DIRECTORIES]
+        if holds_tests or is_test_file(path):
+            with_tests |= {*named[:1]}
+        elif above and _PACKAGE_FILE.fullmatch(path):
+            packages.add(above[-1])
+        usual |= {part for part in named if part in top or part.rpartition("/")[2] == "tests"}
+    roots |= with_tests | {part for part in usual if part.endswith("tests") or part not in packages}
     for path in entries:  # data beside tests: no test is in it
         root = next((part for part in parent_directories(path) if part.rpartition("/")[2] in _DATA_DIRECTORIES), None)
         roots |= {root} if root is not None else set()
@@ -263,7 +311,6 @@ def parent_directories(path: str) -> list[str]:
     return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
-_CODE = re.compile(r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|go|rs|java|kts?|scala|groovy|c|h|cc|cpp|hpp|rb|php|sh|bash)")
 _FOR_PEOPLE = re.compile(r".*\.(md|rst|svg|po|png|ico)|(?:.*/)?(LICENSE|CHANGELOG|README)[^/]*")
 """Texts and pictures for people: tests that look at them are about the product's."""
 
@@ -286,15 +333,15 @@ def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str
         path: _import_path(path) for path in candidates if _VENDORED.match(path) and rules.configured_side(path) is None
     }
     data = [path for path in candidates if path not in vendored and rules.configured_side(path) is None]
-    data = [path for path in data if not _CODE.fullmatch(path) and not _FOR_PEOPLE.fullmatch(path)]
+    data = [path for path in data if not CODE.fullmatch(path) and not _FOR_PEOPLE.fullmatch(path)]
     if not vendored and not data:
         return frozenset()
     side = {path for path in base.entries if rules.is_side(path)}
-    code = {path for path in base.entries if _CODE.fullmatch(path) and path not in side and not _VENDORED.match(path)}
+    code = {path for path in base.entries if CODE.fullmatch(path) and path not in side and not _VENDORED.match(path)}
     tests, product = list(base.read_texts(side).values()), list(base.read_texts(code).values())
     code_directories = {part for path in code for part in path.split("/")[:-1]}
-    test_words = _quoted_words(tests) - code_directories
-    product_words = _quoted_words(product)
+    test_words = quoted_words(tests) - code_directories
+    product_words = quoted_words(product)
     named_paths = {
         path
         for path in data
@@ -306,7 +353,7 @@ def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str
     return frozenset(named_paths)
 
 
-def _quoted_words(texts: Collection[str]) -> set[str]:
+def quoted_words(texts: Collection[str]) -> set[str]:
     """Return the words in these texts that stand between quotes or slashes."""
     return {word for text in texts for word in _QUOTED.findall(text)}
 

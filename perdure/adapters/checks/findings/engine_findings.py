@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from perdure.adapters.checks.experiment.side_rules import command_files
 from perdure.adapters.checks.findings import content_findings
 from perdure.adapters.checks.findings.secret_leaks import find_leaks, printable_path
 from perdure.adapters.checks.globs import covering_pattern
@@ -61,9 +62,8 @@ def inspect_commit(
     changed = patch.changed_paths(repository, base, commit)
     binaries = patch.binary_paths(repository, base, commit)
     secrets, secret_values = find_leaks(repository, contract, base, commit, changed, binaries)
-    review_hints = find_hints(
-        *DifferingFiles.between_commits(repository, contract.base_sha, commit), contract.config.test or ()
-    )
+    run_files = command_files(CommitTree.from_commit(repository, base), contract.config.test or ())
+    review_hints = find_hints(*DifferingFiles.between_commits(repository, contract.base_sha, commit), run_files)
     findings = [
         *secrets,
         *find_protected_paths(contract, changed),

@@ -119,6 +119,174 @@ _SETTINGS_FILES = {
     "invoke": ("tasks.py",),
     "ctest": ("CTestTestfile.cmake",),
 }
+CODE = re.compile(r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|go|rs|java|kts?|scala|groovy|c|h|cc|cpp|hpp|rb|php|sh|bash)")
+"""Paths of files that are code, and may be the product."""
+
+LINTERS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "ruff": (r"\.?ruff\.toml", frozenset({"pyproject.toml"})),
+    "flake8": (r"\.flake8", frozenset({"setup.cfg", "tox.ini"})),
+    "mypy": (r"\.?mypy\.ini", frozenset({"pyproject.toml", "setup.cfg"})),
+    "pyright": (r"pyrightconfig\.json", frozenset({"pyproject.toml"})),
+    "basedpyright": (r"pyrightconfig\.json", frozenset({"pyproject.toml"})),
+    "ty": (r"ty\.toml", frozenset({"pyproject.toml"})),
+    "pyrefly": (r"pyrefly\.toml", frozenset({"pyproject.toml"})),
+    "pylint": (r"\.?pylintrc(?:\.toml)?", frozenset({"pyproject.toml", "setup.cfg"})),
+    "black": ("", frozenset({"pyproject.toml"})),
+    "isort": (r"\.isort\.cfg", frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})),
+    "bandit": (r"\.bandit", frozenset({"pyproject.toml"})),
+    "lint-imports": (r"\.importlinter", frozenset({"pyproject.toml", "setup.cfg"})),
+    "vulture": ("", frozenset({"pyproject.toml"})),
+    "pre-commit": (r"\.pre-commit-config\.ya?ml", frozenset({"pyproject.toml", "setup.cfg"})),
+    "eslint": (r"eslint\.config\.[cm]?[jt]s|\.eslintrc(?:\.[^/]*)?|\.eslintignore", frozenset({"package.json"})),
+    "xo": (r"xo\.config\.[cm]?[jt]s|\.xo-config(?:\.[^/]*)?", frozenset({"package.json"})),
+    "standard": ("", frozenset({"package.json"})),
+    "prettier": (r"\.prettier(?:rc|ignore)(?:\.[^/]*)?|prettier\.config\.[cm]?[jt]s", frozenset({"package.json"})),
+    "stylelint": (r"\.stylelint(?:rc|ignore)(?:\.[^/]*)?|stylelint\.config\.[cm]?[jt]s", frozenset({"package.json"})),
+    "biome": (r"biome\.jsonc?", frozenset()),
+    "oxlint": (r"\.oxlintrc\.json", frozenset()),
+    "tsc": ("", frozenset({"tsconfig.json", "package.json"})),
+    "vue-tsc": ("", frozenset({"tsconfig.json", "package.json"})),
+    "tsd": ("", frozenset({"tsconfig.json", "package.json"})),
+    "golangci-lint": (r"\.golangci\.(?:ya?ml|toml|json)", frozenset({"go.mod"})),
+    "staticcheck": (r"staticcheck\.conf", frozenset({"go.mod"})),
+    "rubocop": (r"\.rubocop(?:_todo)?\.yml", frozenset()),
+    "shellcheck": (r"\.shellcheckrc", frozenset()),
+    "shfmt": (r"\.editorconfig", frozenset()),
+    "phpstan": (r"phpstan(?:-baseline)?\.neon(?:\.dist)?|phpstan\.dist\.neon", frozenset({"composer.json"})),
+    "psalm": (r"psalm(?:-baseline)?\.xml(?:\.dist)?", frozenset({"composer.json"})),
+    "phpcs": (r"\.?phpcs\.xml(?:\.dist)?", frozenset({"composer.json"})),
+    "clang-tidy": (r"\.clang-tidy", frozenset()),
+    "clang-format": (r"\.clang-format(?:-ignore)?", frozenset()),
+    "yamllint": (r"\.yamllint(?:\.ya?ml)?", frozenset()),
+    "markdownlint": (r"\.markdownlint(?:\.[^/]*)?", frozenset()),
+    "codespell": (r"\.codespellrc", frozenset({"pyproject.toml", "setup.cfg"})),
+}
+"""Linters and type checkers: names of files that steer them alone, as a regular expression, and of those that steer the
+product as well. What they name on their lines is the product."""
+
+_TEST_TOOLS = frozenset(
+    [
+        "pytest",
+        "py.test",
+        "unittest",
+        "node",
+        "jest",
+        "vitest",
+        "go",
+        "gotestsum",
+        "prove",
+        "bats",
+        "ctest",
+        "mocha",
+        "ava",
+        "tape",
+        "tap",
+        "uvu",
+        "jasmine",
+        "rspec",
+        "phpunit",
+        "behave",
+        "robot",
+        "lit",
+        "busted",
+        "nose2",
+        "nosetests",
+        "stestr",
+        "cucumber",
+        "playwright",
+        "cypress",
+    ]
+)
+_DIRECTORY_TOOLS = frozenset(
+    ["prove", "bats", "mocha", "rspec", "phpunit", "behave", "robot", "busted", "nosetests", "nose2"]
+)
+"""Tools that take directories in which there is nothing but tests."""
+
+_OTHER_TOOLS = frozenset(
+    [
+        "gcc",
+        "g++",
+        "cc",
+        "c++",
+        "clang",
+        "clang++",
+        "tcc",
+        "rustc",
+        "javac",
+        "kotlinc",
+        "scalac",
+        "cargo",
+        "mvn",
+        "gradle",
+        "cmake",
+        "ninja",
+        "meson",
+        "esbuild",
+        "rollup",
+        "webpack",
+        "vite",
+        "swc",
+        "babel",
+        "cp",
+        "mv",
+        "cat",
+        "echo",
+        "printf",
+        "cd",
+        "mkdir",
+        "rm",
+        "ls",
+        "ln",
+        "chmod",
+        "touch",
+        "tar",
+        "zip",
+        "unzip",
+        "install",
+        "rsync",
+        "tee",
+        "test",
+        "[",
+        "[[",
+        "pip",
+        "pip3",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "uv",
+        "apt-get",
+        "git",
+        "docker",
+        "compileall",
+        "py_compile",
+        "doctest",
+        "pyflakes",
+        "pycodestyle",
+        "pydocstyle",
+        "cython",
+        "build",
+        "twine",
+        "export",
+        "set",
+        "source",
+        ".",
+        "env",
+        "true",
+        "false",
+        "exit",
+        "gofmt",
+        "goimports",
+        "vet",
+        "deno",
+    ]
+)
+"""Programs that build, copy or look at files which may be the product."""
+
+_READERS = re.compile("lint|fmt|format|schema|valid")
+_ONLY_READS = {"--check", "-n", "-l"}
+"""Options by which an interpreter looks at a script (`node --check`, `bash -n`, `php -l`) and does not run it."""
+
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 
@@ -137,12 +305,14 @@ class CommandTrace:
     """The commands and files that a test command leads to.
 
     simple_commands  the words of each simple command, wrappers removed
-    files            the files that these run, and those by which tools like tox and make choose what to run
+    files            the files that these run or name as tests, and those by which tools like tox and make choose
+    directories      the directories of tests that they name
     command_lines    the command lines read so far
     """
 
     simple_commands: list[list[str]] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    directories: set[str] = field(default_factory=set)
     command_lines: set[str] = field(default_factory=set)
 
 
@@ -170,6 +340,7 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
         script_path = _script_path(argv, directory)
         if script_path:
             trace.files |= {script_path} | _loaded_files(script_path, directory)
+            trace.files |= _named_files(argv, directory, has_script=True)
             if is_test_file(script_path):
                 continue  # what a test runs is the product
             if (
@@ -185,6 +356,12 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
         trace.simple_commands.append(argv)
         program = PurePosixPath(argv[0]).name
         trace.files.update(file for file in _SETTINGS_FILES.get(program, ()) if file in directory.paths)
+        trace.files |= _named_files(argv, directory, has_script="-m" in raw_argv)
+        if program in _DIRECTORY_TOOLS:
+            named_paths = {_plain_path(word).rstrip("/") for word in argv[1:]} - {".", "src", "lib", ""}
+            trace.directories |= {w for w in named_paths if any(path.startswith(f"{w}/") for path in directory.paths)}
+        if program == "ctest":
+            trace.files |= _ctest_files(directory)
         script_name = package_script_name(program, argv[1:])
         if script_name:
             _trace_into(_scripts_of_package(directory).get(script_name, ""), directory, trace, depth + 1)
@@ -201,7 +378,7 @@ def _script_path(argv: list[str], directory: CommandDirectory) -> str:
 
     argv  the words of the command
 
-    Empty where it runs none, or an interpreter is given a module (`-m`), a text (`-c`) or `--test`.
+    Empty where it runs none, or an interpreter is given a module (`-m`), a text (`-c`) or `--test`, or only reads it.
     """
     while argv:
         if argv[0] in (".", "source"):
@@ -211,7 +388,7 @@ def _script_path(argv: list[str], directory: CommandDirectory) -> str:
         if (own_path := _plain_path(argv[0])) in directory.paths:
             return own_path
         if name in _SHELLS or _INTERPRETERS.fullmatch(name):
-            if "-m" in argv or "--test" in argv or "-c" in argv[:2]:
+            if "-m" in argv or "--test" in argv or not _ONLY_READS.isdisjoint(argv[1:2]) or "-c" in argv[:2]:
                 return ""
             return next((path for word in argv[1:] if (path := _plain_path(word)) in directory.paths), "")
         inner_argv = unwrap_command(argv)
@@ -227,6 +404,44 @@ def _script_path(argv: list[str], directory: CommandDirectory) -> str:
 
 def _plain_path(word: str) -> str:
     return word.removeprefix("./")
+
+
+def _named_files(argv: list[str], directory: CommandDirectory, *, has_script: bool) -> set[str]:
+    """Return the existing files that a simple command names on its line and that are tests or steer them.
+
+    has_script  a script or module of Python is run, and is no test by being named first
+
+    All of them for a tool that runs tests, unless it is asked for doctests; only those that are tests by their names
+    for one that looks at the product, builds or copies it. For any other program the first one, which is what it runs,
+    and those that are no code or tests by their names.
+    """
+    program = PurePosixPath(argv[0]).name
+    files = [path for word in argv[1:] if (path := _plain_path(word.partition("::")[0])) in directory.paths]
+    is_interpreter = program in _SHELLS or _INTERPRETERS.fullmatch(program) is not None
+    only_reads = is_interpreter and not _ONLY_READS.isdisjoint(argv[1:2])
+    if program in LINTERS or program in _OTHER_TOOLS or only_reads or _READERS.search(program):
+        return {*filter(is_test_file, files)}
+    runs_tests = program in _TEST_TOOLS and {"go": "test", "node": "--test"}.get(program, program) in argv
+    if runs_tests and not any("doctest" in word for word in argv):
+        return {*files}
+    chosen = [file for file in files if is_test_file(file) or not CODE.fullmatch(file)]
+    return {*chosen, *(files[:1] if not has_script and program not in _TEST_TOOLS else ())}
+
+
+_ADD_TEST = re.compile(r"\badd_test\s{0,9}\(([^()]{0,2000})\)")
+
+
+def _ctest_files(directory: CommandDirectory) -> set[str]:
+    """Return the files that a CMakeLists.txt names in `add_test`, by paths from its own directory or the top."""
+    files = set[str]()
+    for path in sorted(path for path in directory.paths if path.rpartition("/")[2] == "CMakeLists.txt")[
+        :SIDE_READ_FILES
+    ]:
+        above = path.removesuffix("CMakeLists.txt")
+        arguments = {word for line in _ADD_TEST.findall(directory.text(path)) for word in line.split()}
+        plain_words = {re.sub(r"^[\"']?\$\{\w+\}/|[\"']", "", word) for word in arguments}
+        files |= {*(above + word for word in plain_words), *plain_words} & directory.paths
+    return files
 
 
 def _without_comments(text: str) -> str:

@@ -116,14 +116,17 @@ def _plugins_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _expand_roots(roots: Sequence[str], directory: CommandDirectory) -> list[str]:
-    """Return the roots, those with wildcards replaced by the directories that they match; at most SIDE_PATTERNS."""
+    """Return the roots, those with wildcards replaced by the directories and files that they match; at most
+    SIDE_PATTERNS."""
     plain = [root for root in roots if not re.search(r"[*?\[]", root)]
     stars = translate_patterns([root for root in roots if root not in plain], lambda word: [path_regex(word)]).tests
     if stars:
         directories = {path[: cut.start()] for path in directory.paths for cut in re.finditer("/", path)}
         pattern = re.compile("|".join(stars), re.DOTALL)
         plain += sorted(
-            candidate for candidate in directories if pattern.fullmatch(candidate) and candidate not in _NO_ROOTS
+            candidate
+            for candidate in directories | directory.paths
+            if pattern.fullmatch(candidate) and candidate not in _NO_ROOTS
         )[:SIDE_PATTERNS]
     return plain[:SIDE_PATTERNS]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.checks.tamper.missing_tests import (
@@ -22,7 +22,6 @@ from perdure.adapters.checks.tamper.source_tests import CHECKS, find_tests
 from perdure.adapters.checks.trees import CommitTree, DifferingFiles
 from perdure.adapters.git.checkouts import checkout_attributes
 from perdure.models.checks.report import ChangedTest, Tampering, TamperingHit
-from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
 
 _TEST_SETTINGS = (
@@ -72,6 +71,15 @@ _EQUALS = re.compile(
     r"__eq__|__ne__|__bool__|__(instance|subclass)(check|hook)__|def equals\(|boolean equals\(|Symbol\.toPrimitive"
     r"|valueOf\s?[(:=]"
 )
+_SUPPRESSES = re.compile(
+    r"#\s?(?:type|pyright|mypy|ty|pyrefly):\s?ignore|#\s?noqa\b|#\s?(?:ruff|flake8):\s?noqa|#\s?pylint:\s?disable|#\s?nosec\b"
+    r"|#\s?fmt:\s?(?:off|skip)|\beslint-disable|@ts-(?:ignore|nocheck|expect-error)"
+    r"|(?:biome|oxlint|prettier|stylelint)-(?:ignore|disable)"
+    r"|//\s?nolint\b|//\s?lint:ignore|#nosec\b|\bNOLINT|clang-format off"
+    r"|@SuppressWarnings|@Suppress\(|@phpstan-ignore|phpcs:(?:ignore|disable)"
+    r"|@psalm-suppress|rubocop:\s?disable|shellcheck disable|#!?\[(?:allow|expect)\("
+    r"|(?:istanbul|c8|v8) ignore|pragma: no cover"
+)
 _ENDS = re.compile(r"\b_exit\(|\batexit\b|process\.(exit|reallyExit)\(|os\.Exit\(0|process::exit\(0|System\.exit\(0")
 _CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|cs|sh|bash|c|cc|cpp|pl|ex|exs|swift)")
 
@@ -116,15 +124,14 @@ class _ChangedFile:
             yield make_hit(rule, f"{self.path}: {title}", self.path, added[0][0] if added else None, *evidence)
 
 
-def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence[TestCommand]) -> ReviewHints:
+def find_hints(before: DifferingFiles, after: DifferingFiles, run_files: Collection[str]) -> ReviewHints:
     """Find hints for a reviewer in the files that differ between two commits, and return them.
 
-    commands  the test commands; files that they name count as running the tests
+    run_files  the files that test commands run, or name as tests
 
     They are places, and tests of the base that lost asserting lines; at most TAMPER_HITS_MOST of each. The git process
     that reads is ended. Raises GitError when a commit cannot be read.
     """
-    command_text = " ".join(command.command for command in commands)
     paths = sorted(before.changed)
     before.preload(paths)
     after.preload(paths)
@@ -134,7 +141,7 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence
             places += _name_hints(before, after, path)
             old, new = before.read_text(path), after.read_text(path)
             if old is not None or new is not None:
-                places += _file_hints(_compare_lines(path, old or "", new or ""), command_text)
+                places += _file_hints(_compare_lines(path, old or "", new or ""), run_files)
             if old and new and (is_test_file(path) or path.endswith(".rs")):
                 changed_tests += _find_changed_tests(path, old, new)
     finally:
@@ -142,23 +149,28 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence
     return ReviewHints(limit_hits(places), tuple(changed_tests[:TAMPER_HITS_MOST]))
 
 
-def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]:
+def _file_hints(file: _ChangedFile, run_files: Collection[str]) -> Iterator[TamperingHit]:
     """Yield hints about one text file, by its name and the lines that differ.
 
-    They are about settings of tests, files that run the tests, tests that are left out, and product code that looks at
-    what tests it, defines its own equality, or may end the process.
+    They are about settings of tests, files that run the tests, tests that are left out, remarks of linters and type
+    checkers that are suppressed, and product code that looks at what tests it, defines its own equality, or may end the
+    process.
 
-    command_text  all test commands, to know the files that they name
+    run_files  as for find_hints
     """
     if file.matches_any(_TEST_SETTINGS):
         yield from file.make_hint(Tampering.CONFIGURATION, "settings of the tests differ")
     elif file.matches_any(_SHARED_SETTINGS):
         yield from file.make_hint(Tampering.CONFIGURATION, "settings of the tests differ", _SETTING)
-    if file.matches_any(_RECIPES) or (file.path in command_text or file.name in command_text.split()):
+    if file.matches_any(_RECIPES) or (file.path in run_files and not is_test_file(file.path)):
         yield from file.make_hint(
             Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, with_lost=False
         )
         yield from file.make_hint(Tampering.COMMAND, "it runs the tests, and differs")
+    if _CODE.fullmatch(file.path):
+        yield from file.make_hint(
+            Tampering.SKIPPED, "a linter or type checker is told to say nothing", _SUPPRESSES, with_lost=False
+        )
     if is_test_file(file.path) or file.path.endswith(".rs"):
         yield from file.make_hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, with_lost=False)
     elif _CODE.fullmatch(file.path) and file.name != "conftest.py":

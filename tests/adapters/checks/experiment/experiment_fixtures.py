@@ -22,7 +22,7 @@ from perdure.models.config.repository import TestCommand
 from tests.sandboxes import BARE, dependency_directories
 
 Files = Mapping[str, str | None]
-"""Path → text; None takes a file away."""
+"""Path → text; None takes a file away. A text that starts with `-> ` is a link."""
 
 
 class Trials:
@@ -40,7 +40,9 @@ class Trials:
     def commit(self, files: Files) -> str:
         kept = {path: textwrap.dedent(text).encode() for path, text in files.items() if text is not None}
         entries = {
-            path: ("100755" if data.startswith(b"#!") else "100644", self._store.write_blob(data))
+            path: ("120000", self._store.write_blob(data.removeprefix(b"-> ")))
+            if data.startswith(b"-> ")
+            else ("100755" if data.startswith(b"#!") else "100644", self._store.write_blob(data))
             for path, data in kept.items()
         }
         return self._store.write_commit(write_tree(self.repository, entries), (), "made", timestamp=0)

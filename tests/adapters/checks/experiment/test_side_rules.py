@@ -188,7 +188,7 @@ def test_people_have_the_last_word(tried: Trials) -> None:
     assert [path for path in files if rules.is_side(path)] == ["spec/a.rb", "tests/test_a.py"]
     assert [path for path in files if rules.holds_tests(path)] == ["tests/test_a.py"]
     assert rules.read_only_paths(files) == (
-        "spec/a.rb",
+        "spec",
         "tests/test_a.py",
     )  # not the whole of tests: a part is the product
 

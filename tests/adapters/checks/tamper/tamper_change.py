@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.checks.experiment.side_rules import command_files
 from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_missing_tests
 from perdure.adapters.checks.tamper.hints import ReviewHints
 from perdure.adapters.checks.tamper.missing_tests import MissingTests
+from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import TestReport
 from perdure.models.config.repository import TestCommand
@@ -73,7 +75,8 @@ class Change:
         return find_missing_tests(*self.files(), _commands(commands), base, covered)
 
     def hints(self, *commands: str) -> ReviewHints:
-        return find_hints(*self.files(), _commands(commands))
+        tree = CommitTree.from_commit(Repository(self.root), self.base)
+        return find_hints(*self.files(), command_files(tree, _commands(commands)))
 
     def files(self) -> tuple[DifferingFiles, DifferingFiles]:
         return DifferingFiles.between_commits(Repository(self.root), self.base, self.head)

@@ -43,6 +43,13 @@ TEST = "def test_zero():\n    assert parse('0s') == 0\n    assert parse('1s') ==
             "class Any(type):\n    def __instancecheck__(self, other):\n        return 1\n",
             "equal to",
         ),
+        ("calc.py", "x = 1\n", "x = 'a'  # type: ignore[assignment]\n", "a linter or type checker"),
+        ("calc.py", "x = 1\n", "import os  # noqa: F401\n", "a linter or type checker"),
+        ("calc.js", "x = 1\n", "// eslint-disable-next-line no-eval\neval(x)\n", "a linter or type checker"),
+        ("calc.ts", "x = 1\n", "// @ts-expect-error\nx.y()\n", "a linter or type checker"),
+        ("calc.go", "package a\n", "package a\nvar x = f() //nolint:errcheck\n", "a linter or type checker"),
+        ("src/a.rs", "fn a() {}\n", "#[allow(dead_code)]\nfn a() {}\n", "a linter or type checker"),
+        ("tests/test_a.py", TEST, f"{TEST}# pylint: disable=all\n", "a linter or type checker"),
         ("json.py", None, "x = 1\n", "may stand in for Python's json"),
         ("sitecustomize.py", None, "x = 1\n", "may stand in"),
         ("node_modules/chai/index.js", None, "x = 1\n", "may stand in"),
@@ -67,12 +74,18 @@ def test_a_change_that_may_make_tests_say_less_is_shown_with_its_lines(
         ("tests/test_a.py", TEST, f"{TEST}\n\ndef test_more():\n    assert parse('2s') == 2\n"),
         ("tests/test_a.py", TEST, TEST.replace("test_zero", "test_nothing")),
         ("calc.py", "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return sum((a, b))\n"),
+        ("calc.js", "x = 1\n", "const assert = require('node:assert');\nassert(x);\n"),
+        ("calc.test.js", "x = 1\n", "const assert = require('node:assert');\nassert(x);\n"),
+        ("calc.js", "f(); // eslint-disable-line\n", "  f(); // eslint-disable-line\n\n"),
+        ("alc.py", "x = 1\n", "x = 2\n"),
         ("README.md", "x\n", "set PYTEST_ADDOPTS, read <testsuites>\n"),
         ("tests/__snapshots__/a.snap", "a\n", "b\n"),
     ],
 )
 def test_what_everybody_does_is_not_pointed_at(hinted: Judge, path: str, before: str, after: str) -> None:
-    found = hinted({path: before}, {path: after}, "pytest")
+    found = hinted(
+        {path: before}, {path: after}, "pytest", "mypy calc.py", "ruff check calc.js", "node --check calc.js"
+    )
     assert (found.places, found.changed_tests) == ((), ())
 
 
