@@ -15,6 +15,7 @@ from perdure.adapters.checks import report_text
 from perdure.adapters.checks.command_result import read_go_events
 from perdure.adapters.checks.junit import BadReport, read_junit
 from perdure.adapters.checks.report_receiver import split_documents
+from perdure.adapters.checks.runners.base import RunPlace, case_identifier
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.models.checks.report import TestCase, TestReport
 from perdure.models.config.repository import TestCommand
@@ -22,11 +23,13 @@ from perdure.models.limits import CASE_NAME_CHARS
 from tests.needs import require
 from tests.sandboxes import Bench, Files
 
+IDENTIFY = case_identifier(RunPlace(Path("/tree"), "", Path("/tree")))
+
 
 def read(directory: Path, report: bytes | str) -> tuple[TestCase, ...]:
     path = directory / "report.xml"
     path.write_bytes(report.encode() if isinstance(report, str) else report)
-    return read_junit(path, Path("/tree"))
+    return read_junit(path, IDENTIFY)
 
 
 def named(name: str, declared: str = "") -> str:
@@ -158,7 +161,10 @@ async def test_an_escape_in_a_title_of_node_does_not_make_a_green_suite_red(benc
         "\n"
         r"test('skipped', { skip: 'for \x07' }, () => {}); console.log('\x1b[1m\x00\x07');"
     )
-    result = await bench.one(files({"a.test.js": text}), "node --test")
+    root = files({"a.test.js": text})
+    assert (await bench.one(root, "node --test")).verdict == "passed"
+    own = "node --test --test-reporter=junit --test-reporter-destination=$PERDURE_REPORT"
+    result = await bench.one(root, TestCommand(name="t0", command=own, report="junit"))
     assert (result.verdict, result.reason) == ("passed", "")
     assert [case.name.rpartition("::")[2] for case in result.cases] == [
         r"prints \x1b[31mred\x1b[0m",
