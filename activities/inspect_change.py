@@ -54,7 +54,7 @@ class InspectChangeActivity(OnHost):
         report = _read_report(vault, work)
         test_findings = [*find_unproven_change(contract, report, work.kind), *find_lost_tests(vault, report)]
         engine_findings = inspect_commit(vault, contract, work.commit, test_findings)
-        artifact = vault.put_artifact(work.delivery, engine_findings.findings.model_dump_json().encode())
+        artifact = vault.put_artifact(work.delivery, engine_findings.findings.to_json())
         return InspectResult(
             findings=artifact,
             blockers=engine_findings.counts[Severity.BLOCKER],

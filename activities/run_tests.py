@@ -78,7 +78,7 @@ class RunTestsActivity(OnHost):
             outcome = verdict_of(report)
             if session.contract.landing is not None and outcome.status is TestsStatus.GREEN:
                 await in_thread(self._store_as_baseline, session, tree, own_report)
-            artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
+            artifact = await in_thread(session.vault.put_artifact, work.delivery, report.to_json())
             return outcome.model_copy(update={"report": artifact, "change": size, "unchecked": unchecked})
 
     def _store_as_baseline(self, session: WorkspaceSession, tree: str, report: TestReport) -> None:
@@ -149,7 +149,7 @@ async def test_base(session: WorkspaceSession, config_file: str) -> BaseTests:
         raise missing.to_error(contract.base, command_origin(missing.name, contract.origins, config_file, text))
     if empty:
         return BaseTests()
-    data = report.model_dump_json().encode()
+    data = report.to_json()
     return BaseTests(report, await in_thread(session.vault.put_artifact, contract.delivery, data), is_reused)
 
 

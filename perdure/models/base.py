@@ -3,10 +3,12 @@ programs; and checks of raw values for pydantic's validators."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticSerializationError
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -67,6 +69,14 @@ class PublishedModel(LazyModel):
     """A model that other programs read: every field is always present, in the documented order."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+    def to_json(self) -> bytes:
+        """Return the model as JSON that can be read back; `?` stands for what UTF-8 cannot hold, such as bytes of a
+        file's name."""
+        try:
+            return self.model_dump_json().encode()
+        except PydanticSerializationError:
+            return json.dumps(self.model_dump(mode="json"), ensure_ascii=False).encode(errors="replace")
 
 
 class UserInputModel(LazyModel):

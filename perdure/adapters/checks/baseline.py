@@ -211,7 +211,7 @@ def store_baseline(store: KeyedStore, key: str, report: TestReport) -> bool:
     if not is_complete(report):
         return False
     with suppress(OSError), store.stage_entry(key) as staging:
-        write_whole(staging / _REPORT, report.model_dump_json().encode())
+        write_whole(staging / _REPORT, report.to_json())
         return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from perdure.adapters.checks.junit import BadReport, read_junit
 from perdure.adapters.checks.report_receiver import split_documents
 from perdure.adapters.checks.runners.base import RunPlace, case_identifier
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.models.checks.report import TestCase, TestReport
+from perdure.models.checks.report import Tampering, TamperingHit, TestCase, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_NAME_CHARS
 from tests.needs import require
@@ -172,6 +173,13 @@ async def test_an_escape_in_a_title_of_node_does_not_make_a_green_suite_red(benc
         "half �",
         "skipped",
     ]
+
+
+def test_a_report_about_a_file_whose_name_is_no_text_can_be_stored(tmp_path: Path) -> None:
+    name = os.fsdecode(b"tests/caf\xe9.py")
+    hit = TamperingHit(rule=Tampering.GONE, title=name, file=name)
+    stored = TestReport(commit="c", tree="t", tampering=(hit,)).to_json()
+    assert TestReport.model_validate_json(stored).tampering[0].file == "tests/caf?.py"
 
 
 def test_a_document_that_a_test_has_printed_is_no_second_report(tmp_path: Path) -> None:
