@@ -9,6 +9,7 @@ request, and the first checkpoint. Looks first: a valid workspace is reused, set
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
 from perdure.adapters.checks.experiment.commit_pair import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.checkouts import filtered_paths
 from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
@@ -119,6 +121,7 @@ class PrepareActivity:
             title = await in_thread(delivery_title, vault, contract)
             setup_record = await in_thread(read_setup_record, session.directory)
             notes.append(await in_thread(_name_empty_submodules, session.workspace))
+            notes.append(await in_thread(_name_filtered_files, session.workspace))
         prepared = self._make_result(
             work.request, contract, contract_hash, artifact, first_checkpoint, base_tests, title, setup_record
         )
@@ -360,6 +363,27 @@ def _name_empty_submodules(workspace: Workspace) -> str:
     """Return one line that names the submodules at which no file is after setup; empty where there is none."""
     names = sorted(workspace.empty_submodules())
     return f"empty, for no [setup] command fills them: submodules {shorten(', '.join(names), 200)}" if names else ""
+
+
+_STORED_FORMS = {
+    b"version https://git-lfs.github.com/spec/": "git-lfs pointers",
+    b"\0GITCRYPT\0": "git-crypt ciphertext",
+}
+"""The words for files as two well-known filters store them, by how these begin."""
+
+
+def _name_filtered_files(workspace: Workspace) -> str:
+    """Return one line that names the files of the base which are pointers or ciphertext, because filters are not run;
+    all files of a filter that is not known here. Empty where there is none."""
+    names: dict[str, list[str]] = {}
+    for path, name in filtered_paths(workspace.vault, workspace.record().base_sha).items():
+        with suppress(OSError), open(workspace.path / path, "rb") as file:
+            start = file.read(64)
+            form = next((form for magic, form in _STORED_FORMS.items() if start.startswith(magic)), "")
+            if form or name not in ("lfs", "git-crypt"):
+                names.setdefault(form or f"what filter {name} stores", []).append(path)
+    lines = (f"{form}, for filters are not run: {shorten(', '.join(paths), 120)}" for form, paths in names.items())
+    return " · ".join(lines)
 
 
 def _write_first_checkpoint(session: WorkspaceSession) -> str:

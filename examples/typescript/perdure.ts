@@ -1064,4 +1064,4 @@ export interface Finding {
 }
 
 /** A thing the engine itself looks for in a change. */
-export type FindingRule = "secret" | "protected_path" | "conflict" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";
+export type FindingRule = "secret" | "protected_path" | "conflict" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test" | "filter" | "leftover";

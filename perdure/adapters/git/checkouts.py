@@ -274,6 +274,13 @@ def checkout_attributes(
         return _attribute_values(git, files, (*_REWRITING_ATTRIBUTES, *attributes))
 
 
+def filtered_paths(repository: Repository, tree: str) -> dict[str, str]:
+    """Return path → name of the filter for each regular file of a tree for which .gitattributes names one. Filters are
+    programs of a clone's owner (git-lfs, git-crypt) and are not run: a checkout writes what the commit holds."""
+    values = {path: row[-2] for path, row in checkout_attributes(repository, tree, ("filter",)).items()}
+    return {path: value for path, value in values.items() if value not in ("unspecified", "unset", "set", "")}
+
+
 def checkout_bytes(repository: Repository, tree: str, paths: Collection[str]) -> dict[str, bytes]:
     """Return path → bytes that a checkout of this tree writes for these regular files of it."""
     if not paths:

@@ -377,6 +377,8 @@ class FindingRule(StrEnum):
     TAMPERING = "tampering"
     UNPROVEN = "unproven"
     LOST_TEST = "lost_test"
+    FILTER = "filter"
+    LEFTOVER = "leftover"
 
 
 class Finding(PublishedModel):

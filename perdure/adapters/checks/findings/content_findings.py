@@ -1,15 +1,19 @@
-"""Findings about what no text diff shows: binary files, symbolic links that leave the tree, submodules; and about the
-size of a change. `engine_findings` collects them."""
+"""Findings about what no text diff shows: binary files, symbolic links that leave the tree, submodules, files that a
+filter should have stored; about files that tools leave behind, and the size of a change. `engine_findings` collects
+them."""
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 from collections.abc import Iterable
 from itertools import pairwise
 
 from perdure.adapters.checks.findings.secret_leaks import printable_path
+from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git import patch
+from perdure.adapters.git.checkouts import filtered_paths
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Finding, FindingRule, Severity
@@ -123,6 +127,72 @@ def find_submodules(changed: Iterable[ChangedPath]) -> list[Finding]:
         for change in changed
         if change.mode == SUBMODULE
     ]
+
+
+def find_unfiltered_files(
+    repository: Repository, base: str, commit: str, changed: Iterable[ChangedPath]
+) -> list[Finding]:
+    """Return a blocker for each file that the change adds, changes or newly gives a filter by .gitattributes, and does
+    not only move: the filter has not run, so that a clone gets a broken pointer, or fails at bytes that are none.
+    Raises GitError when a commit is missing."""
+    filters = filtered_paths(repository, commit)
+    if not filters:
+        return []
+    old_filters, old = filtered_paths(repository, base), CommitTree.from_commit(repository, base).entries
+    stored = {(old[path][1], name) for path, name in old_filters.items()}
+    new, sizes = CommitTree.from_commit(repository, commit).entries, {change.path: change.size for change in changed}
+    return [
+        Finding(
+            rule=FindingRule.FILTER,
+            severity=Severity.BLOCKER,
+            title=f"the filter {name} did not run on it",
+            description=f".gitattributes has filter={name} for it: a program of the clone's owner that is not run.",
+            file=printable_path(path),
+            suggestion="Leave the file, and its attributes, as they were. Who has the filter can change it in a clone.",
+        )
+        for path, name in sorted(filters.items())
+        if (new[path][1], name) not in stored and sizes.get(path) != 0
+    ]
+
+
+_LEFTOVERS = (
+    *(".DS_Store", "Thumbs.db", "desktop.ini", "*.orig", "*.rej", "*.swp", "*.swo", "*~", "*.bak", "*.tmp", "*.log"),
+    *(".coverage", ".coverage.*", "coverage.out", "nohup.out", "core", "*.pid", "*.pyc", "*.pyo", "*.o", "*.obj"),
+    *("*.class", "*.prof", "*.gcda", "*.gcno", "npm-debug.log*", "*.stackdump", "tmp.*", "temp.*", "scratch.*"),
+)
+"""Names of files that systems, editors, merges, runs and compilers leave, and that people try things out in."""
+
+_LEFTOVER_DIRECTORIES = frozenset({"htmlcov", ".nyc_output", "__pycache__", "__MACOSX", ".ipynb_checkpoints"})
+
+
+def find_leftovers(repository: Repository, base: str, changed: Iterable[ChangedPath]) -> list[Finding]:
+    """Return a finding (tech debt) for each added file that looks as if a tool had left it, by its name. A repository
+    that has others of that kind means them. Raises GitError when the base is missing."""
+    kinds = {change.path: kind for change in changed if _is_added(change) and (kind := _leftover_kind(change.path))}
+    known = set(map(_leftover_kind, CommitTree.from_commit(repository, base).entries)) if kinds else set()
+    return [
+        Finding(
+            rule=FindingRule.LEFTOVER,
+            severity=Severity.TECH_DEBT,
+            title="a file that a tool has left, it seems",
+            description=f"It is new, and named like {kind}, of which the base has none.",
+            file=printable_path(path),
+            suggestion="Remove it, unless the request asks for it.",
+        )
+        for path, kind in kinds.items()
+        if kind not in known
+    ]
+
+
+def _leftover_kind(path: str) -> str:
+    """Return which pattern or directory of leftovers a path is named by; empty for none."""
+    *directories, name = path.split("/")
+    patterns = (pattern for pattern in _LEFTOVERS if fnmatch.fnmatchcase(name, pattern))
+    return next(iter([*patterns, *(f"{part}/" for part in directories if part in _LEFTOVER_DIRECTORIES)]), "")
+
+
+def _is_added(change: ChangedPath) -> bool:
+    return change.exists and not change.was_mode.strip("0")
 
 
 def is_link(change: ChangedPath) -> bool:

@@ -71,6 +71,8 @@ def inspect_commit(
         *content_findings.find_binary_files(changed, binaries),
         *content_findings.find_leaving_links(repository, changed),
         *content_findings.find_submodules(changed),
+        *content_findings.find_unfiltered_files(repository, base, commit, changed),
+        *content_findings.find_leftovers(repository, base, changed),
         *content_findings.check_size(repository, base, commit),
         *more,
         *_hint_findings(review_hints.places),

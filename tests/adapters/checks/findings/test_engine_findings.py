@@ -159,6 +159,36 @@ def test_a_submodule_blocks_and_one_that_moves_is_debt(work: Work) -> None:
     assert (one.severity, "moved" in one.title) == (Severity.TECH_DEBT, True)
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12\n"
+
+
+@pytest.mark.parametrize("name", ["lfs", "git-crypt", "anything"])
+def test_a_file_that_a_filter_should_have_stored_blocks(tmp_path: Path, name: str) -> None:
+    attributes = f"*.bin filter={name} -text\n"
+    files = {"a.bin": POINTER.format("1" * 64), "b.bin": POINTER.format("2" * 64), "c.txt": "c\n", "d.bin": "d\n"}
+    work = Work(tmp_path / "filtered", {".gitattributes": attributes, **files})
+    moved = {"a.bin": None, "moved.bin": files["a.bin"], "d.bin": None, "c.txt": "changed\n", "empty.bin": ""}
+    assert work.found(moved) == []
+    found = work.found(
+        {"b.bin": POINTER.format("3" * 64), "new.bin": b"\0\1\2", ".gitattributes": attributes + "c.* filter=x"}
+    )
+    blockers = [(one.file, one.title) for one in of(FindingRule.FILTER, found) if one.severity is Severity.BLOCKER]
+    assert blockers == [
+        ("b.bin", f"the filter {name} did not run on it"),
+        ("c.txt", "the filter x did not run on it"),
+        ("new.bin", f"the filter {name} did not run on it"),
+    ]
+
+
+def test_what_tools_have_left_is_debt_unless_the_repository_means_it(work: Work) -> None:
+    left = [".DS_Store", "a/calc.py.orig", "a/b.rej", ".coverage", "run.log", "x.o", "__pycache__/c.txt", "scratch.py"]
+    found = of(FindingRule.LEFTOVER, work.found(dict.fromkeys([*left, "login.py", "orig.py", "coverage.py"], "x\n")))
+    assert sorted(one.file for one in found) == sorted(left)
+    assert {one.severity for one in found} == {Severity.TECH_DEBT}
+    work.base = work.git("rev-parse", "HEAD")
+    assert of(FindingRule.LEFTOVER, work.found({"run.log": "y\n", "a/other.log": "1\n", "a/b.rej": None})) == []
+
+
 @untraced()
 def test_a_large_change_is_debt_and_one_far_larger_blocks(work: Work) -> None:
     def severity(files: dict[str, str]) -> list[Severity]:

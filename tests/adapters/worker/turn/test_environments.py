@@ -115,6 +115,32 @@ async def test_setup_runs_again_only_when_something_it_depends_on_has_changed(de
     assert await deliveries.made("other-command", SETUP + " && true") != first
 
 
+async def test_prepare_names_what_a_clone_would_have_and_a_delivery_has_not(
+    deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")  # a host with git-lfs would store these files otherwise
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'1' * 64}\nsize 12\n"
+    attributes = "*.bin filter=lfs\n*.key filter=git-crypt\n*.odd filter=odd\n"
+    files = {
+        ".gitattributes": attributes,
+        "a.bin": pointer,
+        "raw.bin": "raw\n",
+        "a.key": "\0GITCRYPT\0x",
+        "a.odd": "x\n",
+    }
+    deliveries.commit(**files)
+    (deliveries.work / "lib").mkdir()
+    update = ("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},lib")
+    subprocess.run(["git", "-C", str(deliveries.work), *update], check=True, timeout=60)
+    deliveries.commit()
+    summary = (await deliveries.prepare("one")).summary
+    assert "empty, for no [setup] command fills them: submodules lib" in summary
+    assert "git-lfs pointers, for filters are not run: a.bin · " in summary
+    assert "git-crypt ciphertext, for filters are not run: a.key" in summary
+    assert "what filter odd stores, for filters are not run: a.odd" in summary
+    assert "raw.bin" not in summary
+
+
 async def test_two_at_once_make_one_and_a_failed_one_is_not_kept(deliveries: Deliveries) -> None:
     slow = f"sleep 1; {SETUP}"
     found = await asyncio.gather(*(deliveries.prepare(name, slow) for name in ("one", "two", "three")))
