@@ -97,7 +97,7 @@ _INCLUDE = re.compile(
     r"|(?:^|[;&|])[ \t]{0,80}(?:source|load|\.)[ \t]{1,9}([^\n;&|]{1,300})",
     re.MULTILINE,
 )
-_LOADS_BY_NAME = re.compile(r"\b(?:import_module|__import__|iter_modules|walk_packages|readdirSync|require\.context)\b")
+_LOADING_BY_NAME = ("import_module", "__import__", "iter_modules", "walk_packages", "readdirSync", "require.context")
 _TEST_AFFIX = re.compile(r"^tests?[_.-]?|[_.-]?(?:tests?|spec|specs)$")
 
 
@@ -151,6 +151,9 @@ class _HelperSearch:
         for path in sorted(self._paths):
             if path.endswith(_IMPORTING):
                 self._by_name.setdefault(_module_name(path), []).append(path)
+        directories = {posixpath.dirname(path) for path in self._paths}
+        self._parts = self._by_name.keys() | {part for directory in directories for part in directory.split("/")}
+        self._resolved = dict[tuple[str, str], list[str]]()
         self._links = {path: self._linked_paths(target) for path, target in links.items()}
         self._texts |= {link: self._texts[paths[0]] for link, paths in self._links.items() if paths[0] in self._texts}
         self._uses = {path: set(self._used_paths(path, text)) - {path} for path, text in self._texts.items()}
@@ -230,12 +233,14 @@ class _HelperSearch:
     def _used_paths(self, path: str, text: str) -> Iterator[str]:
         """Yield the files that a file uses, by its imports and includes; all that stand below it where it loads modules
         whose names it computes."""
-        if _LOADS_BY_NAME.search(text) and _is_product(path, self._rules):
+        if any(word in text for word in _LOADING_BY_NAME) and _is_product(path, self._rules):
             above = posixpath.dirname(path)
             yield from (other for other in self._paths if not above or other.startswith(f"{above}/"))
         if path.endswith(_PYTHON):
+            above = posixpath.dirname(path)
             for module in imported_modules(path, text):
-                yield from self._resolve(path, module.replace(".", "/"), _PYTHON)
+                if not self._parts.isdisjoint((module.partition(".")[0], module.rpartition(".")[2])):
+                    yield from self._resolve(above, module.replace(".", "/"), _PYTHON)
         elif path.endswith(_JAVASCRIPT):
             for word in _JAVASCRIPT_IMPORT.findall(text):
                 inner = (
@@ -243,18 +248,24 @@ class _HelperSearch:
                     if word.startswith(".")
                     else re.sub("^[@~#]/", "", word)
                 )
-                yield from self._resolve(path, inner, _JAVASCRIPT, exact=True)
+                yield from self._resolve(posixpath.dirname(path), inner, _JAVASCRIPT, exact=True)
         elif path.endswith(".go"):
             yield from self._go_files(path, text)
         else:
             for groups in _INCLUDE.findall(text):
                 word = re.sub(r"^.*[)}]/|^\W*\$\w+/", "", "".join(groups)).replace("::", "/").strip("/\"' ")
-                yield from self._resolve(path, word, _INCLUDING)
+                yield from self._resolve(posixpath.dirname(path), word, _INCLUDING)
 
-    def _resolve(self, user: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
-        """Return the files that a name without an ending, or with one, stands for: those below the user's directory,
-        the top or `src`; else, unless `exact`, every file whose path ends that way."""
-        for root in ("",) if exact and name.startswith(".") else (posixpath.dirname(user), "", "src", "lib"):
+    def _resolve(self, above: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
+        """Return the files that a name without an ending, or with one, stands for: those below the directory `above` of
+        its user, the top or `src`; else, unless `exact`, every file whose path ends that way. Answers are kept."""
+        if (above, name) not in self._resolved:
+            self._resolved[above, name] = self._find_files(above, name, endings, exact)
+        return self._resolved[above, name]
+
+    def _find_files(self, above: str, name: str, endings: tuple[str, ...], exact: bool) -> list[str]:
+        """Find the files that `_resolve` returns."""
+        for root in (above, "", "src", "lib"):
             stem = posixpath.normpath(posixpath.join(root, name))
             forms = [
                 stem,
@@ -365,7 +376,8 @@ def find_shadowing_modules(
     Such a module has the name of one that runners load, or that the base imports and does not have; or nobody in the
     change imports it, and its name is Python's own or among the dependencies.
     """
-    added = {path for path in differing if path in change.entries and path not in base.entries}
+    new_paths = (path for path in differing if path in change.entries and path not in base.entries)
+    added = {path for path in new_paths if not rules.is_side(path)}
     shadowing_files = added & {"__init__.py"}
     roots = {
         "",
