@@ -13,14 +13,14 @@ import itertools
 import os
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 from xml.parsers import expat
 
 import junitparser
 
 from perdure.adapters.checks.report_text import clean_message, clean_name, iter_xml
-from perdure.adapters.checks.runners.base import CaseIdentifier
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
@@ -159,6 +159,10 @@ class _TestcaseParser:
 def _refuse_entities(*_: object) -> None:
     raise BadReport("the report is not valid: it defines entities")
 
+
+CaseIdentifier: TypeAlias = Callable[[Mapping[str, str]], tuple[str, str]]
+"""Takes the attributes of a `testcase` element, and returns the (file, name) that its runner knows the test by; several
+tests may have the same."""
 
 _FIELDS = set(TestCase.model_fields)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners.base import (
-    CaseIdentifier,
     Invocation,
     ReportRequest,
     Runner,

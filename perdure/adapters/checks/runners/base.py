@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
+from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import JUNIT_CASES, SIDE_PATTERN_CHARS, SIDE_PATTERNS
@@ -266,11 +267,6 @@ class RunPlace:
     tree: Path
     directory: str
     shown_at: Path
-
-
-CaseIdentifier: TypeAlias = Callable[[Mapping[str, str]], tuple[str, str]]
-"""Takes the attributes of a `testcase` element, and returns the (file, name) that its runner knows the test by; several
-tests may have the same."""
 
 
 def case_identifier(

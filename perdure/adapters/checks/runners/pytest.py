@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.checks.globs import fnmatch_regex, path_regex
+from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners.base import (
     Canaries,
-    CaseIdentifier,
     ConfiguredTestSide,
     Invocation,
     ReportRequest,
