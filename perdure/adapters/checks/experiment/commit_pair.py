@@ -156,11 +156,12 @@ class CommitPair:
         where that is not found in its file, the file. A test without a file, as Go's, is looked for in all test files
         that differ."""
         paths = [key.file] if key.file else [path for path in self.touched if path.endswith("_test.go")]
+        name = key.name if key.file else key.name.rpartition("::")[2]
         for path in set(paths).intersection(self.touched):
             if path not in self._touched_texts:
                 texts = self.base.read_texts([path]), self.change.read_texts([path])
                 self._touched_texts[path] = texts[0].get(path, ""), texts[1].get(path, "")
-            before, after = (find_test_text(key.name, text) for text in self._touched_texts[path])
+            before, after = (find_test_text(name, text) for text in self._touched_texts[path])
             if before != after or (key.file and not before):
                 return True
         return False

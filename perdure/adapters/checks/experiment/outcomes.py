@@ -45,23 +45,29 @@ class ProvingTests:
 
 
 def find_proving_tests(
-    change_result: CommandResult, d_result: CommandResult, is_new_or_changed: Callable[[CaseKey], bool]
+    base_result: CommandResult | None,
+    change_result: CommandResult,
+    d_result: CommandResult,
+    is_new_or_changed: Callable[[CaseKey], bool],
 ) -> ProvingTests:
     """Find the tests that are new or changed, pass on the change, and do not pass without its product files.
 
+    base_result        the base as it is; None: not known
     change_result      the change as it is
     d_result           the change's tests on the base's product files
     is_new_or_changed  whether a test of the change is not on the base, or reads otherwise there
 
-    A test that `d_result` does not report at all counts as unbuilt where it reports no other test of its file, or of
-    its Go package, either; else the file was loaded and the test left out, as one that is made from data of the
-    product, and it does not count.
+    A test that passes on the base and fails in `d_result` has changed, whatever its text says: in a snapshot, say. (One
+    that is errored there may only share a fixture that has changed.) A test that `d_result` does not report at all
+    counts as unbuilt where it reports no other test of its file, or of its Go package, either; else the file was loaded
+    and the test left out, as one that is made from data of the product, and it does not count.
     """
     d_outcomes, change_green = outcomes_by_key(d_result), green_keys(change_result)
+    base_green = green_keys(base_result)
     loaded_places = {_place_of(key) for key in outcomes_by_key(change_result).keys() & d_outcomes.keys()}
     failing, unbuilt = set[CaseKey](), set[CaseKey]()
     for key in change_green - {key for key, outcome in d_outcomes.items() if outcome in ("passed", "skipped")}:
-        if key in d_outcomes and is_new_or_changed(key):
+        if key in d_outcomes and ((key in base_green and d_outcomes[key] == "failed") or is_new_or_changed(key)):
             failing.add(key)
         elif _place_of(key) not in loaded_places and is_new_or_changed(key):
             unbuilt.add(key)

@@ -169,9 +169,8 @@ class _CommandTrial:
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
         elif d_run is not None and change_run is not None and change_run.result.cases:
-            is_new_or_changed = self._commits.test_is_new_or_changed
-            proving = await in_thread(find_proving_tests, change_run.result, d_run.result, is_new_or_changed)
-            failing, hollow = await self._run_stubbed(proving.unbuilt) if proving.unbuilt else (set(), set())
+            known_result, is_new = base_run.result if base_run else None, self._commits.test_is_new_or_changed
+            proving = await in_thread(find_proving_tests, known_result, change_run.result, d_run.result, is_new)
             update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_run.result))}
             for field, keys in (
                 ("proving", proving.failing | failing),

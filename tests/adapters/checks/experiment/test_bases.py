@@ -106,7 +106,7 @@ def test_changed_tests_of_a_package_of_go_that_does_not_compile_without_the_chan
         return CommandResult(name="t", command="go test ./...", verdict="passed", cases=found)
 
     test = ("example.com/words::TestSeries", "passed")
-    found = find_proving_tests(said(test), said(*there), lambda key: proves)
+    found = find_proving_tests(said(test), said(test), said(*there), lambda key: proves)
     assert (bool(found.unbuilt), found.failing) == (proves, set())
 
 
