@@ -171,6 +171,7 @@ class _CommandTrial:
         elif d_run is not None and change_run is not None and change_run.result.cases:
             known_result, is_new = base_run.result if base_run else None, self._commits.test_is_new_or_changed
             proving = await in_thread(find_proving_tests, known_result, change_run.result, d_run.result, is_new)
+            failing, hollow = await self._run_stubbed(proving.unbuilt) if proving.unbuilt else (set(), set())
             update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_run.result))}
             for field, keys in (
                 ("proving", proving.failing | failing),
