@@ -153,9 +153,9 @@ class CommitPair:
 
     def test_is_new_or_changed(self, key: CaseKey) -> bool:
         """Return whether a test of the change is not on the base, or reads otherwise there: its own text differs, or,
-        where that is not found in its file, the file. A test without a file, as Go's, is looked for in all test files
-        that differ."""
-        paths = [key.file] if key.file else [path for path in self.touched if path.endswith("_test.go")]
+        where that is not found in its file, the file. A test without a file, as Go's and those of many
+        reports, is looked for by its own name in all files of the test side that differ."""
+        paths = [key.file] if key.file else self.touched
         name = key.name if key.file else key.name.rpartition("::")[2]
         for path in set(paths).intersection(self.touched):
             if path not in self._touched_texts:

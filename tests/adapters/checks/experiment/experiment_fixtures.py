@@ -48,10 +48,18 @@ class Trials:
         return self._store.write_commit(write_tree(self.repository, entries), (), "made", timestamp=0)
 
     async def __call__(
-        self, before: Files, after: Files, *commands: str, allowed: bool = False, known: TestReport | None = None
+        self,
+        before: Files,
+        after: Files,
+        *commands: str | TestCommand,
+        allowed: bool = False,
+        known: TestReport | None = None,
     ) -> Experiment:
         """`after` is laid over `before`. `known`: what is known of the base."""
-        tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
+        tests = [
+            TestCommand(name=f"t{number}", command=command) if isinstance(command, str) else command
+            for number, command in enumerate(commands)
+        ]
         checkouts = self._checkouts
         ground = ExperimentSetting(
             self._place(), self.repository, checkouts.check_out, checkouts.put_away, self._root / "room"

@@ -10,6 +10,7 @@ import pytest
 from experiment_fixtures import Trials
 
 from perdure.models.checks.report import CanaryOutcome
+from perdure.models.config.repository import TestCommand
 
 PYTEST = f"{sys.executable} -m pytest -q"
 UNITTEST = f"{sys.executable} -m unittest discover -s tests"
@@ -284,3 +285,41 @@ async def test_a_test_of_the_base_that_reads_as_before_is_no_new_one(tried: Tria
     after = {"calc.py": CALC, "tests/test_calc.py": f"{text}\n\ndef test_more():\n    assert add(2, 2) == 4\n"}
     (one,) = (await tried(before, after, PYTEST)).commands
     assert (one.proving, one.unbuilt) == (("tests/test_calc.py::test_more",), ())
+
+
+REPORTS = """\
+    import os, sys, unittest
+    from xml.etree import ElementTree as ET
+
+    class Result(unittest.TextTestResult):
+        cases = []
+
+        def stopTest(self, test):
+            failed = any(test is one for one, _ in self.failures + self.errors)
+            group, _, name = test.id().rpartition(".")
+            case = ET.Element("testcase", classname=group, name=name)
+            self.cases += [case]
+            if failed:
+                ET.SubElement(case, "failure")
+
+    sys.path.insert(0, os.getcwd())
+    runner = unittest.TextTestRunner(resultclass=Result)
+    passed = runner.run(unittest.defaultTestLoader.discover("tests")).wasSuccessful()
+    suite = ET.Element("testsuite")
+    suite.extend(Result.cases)
+    ET.ElementTree(suite).write(os.environ["PERDURE_REPORT"])
+    sys.exit(not passed)
+    """
+
+
+async def test_new_tests_of_a_report_that_names_no_files_are_counted(tried: Trials) -> None:
+    before = {**FOR_UNITTEST, "tests/run.py": REPORTS, "calc.py": WRONG + "\n\ndef half(a):\n    return a\n"}
+    after = {
+        "calc.py": before["calc.py"].replace("return a\n", "return a / 2\n"),
+        "tests/test_half.py": textwrap.dedent(CLASSES).partition("    def test_double")[0].replace("add", "half")
+        .replace("half(1, 2), 3", "half(4), 2").replace(", double", ""),
+    }  # fmt: skip
+    command = TestCommand(name="own", command=f"{sys.executable} tests/run.py", report="junit")
+    (one,) = (await tried(before, after, command)).commands
+    assert [name.rpartition("::")[2] for name in one.proving or ()] == ["test_half"]
+    assert (one.base_tests, one.base_passed) == (1, 1)
