@@ -153,10 +153,13 @@ class CommitPair:
 
     def test_is_new_or_changed(self, key: CaseKey) -> bool:
         """Return whether a test of the change is not on the base, or reads otherwise there: its own text differs, or,
-        where that is not found in its file, the file. A test without a file, as Go's and those of many
-        reports, is looked for by its own name in all files of the test side that differ."""
+        where that is not found in its file, the file. A test without a file, as Go's and those of many reports, is
+        looked for by its class and its own name in all files of the test side that differ."""
         paths = [key.file] if key.file else self.touched
         name = key.name if key.file else key.name.rpartition("::")[2]
+        class_name = key.name.rpartition("::")[0].rpartition(".")[2]
+        if not key.file and class_name[:1].isupper() and "/" not in class_name:
+            name = f"{class_name}::{name}"
         for path in set(paths).intersection(self.touched):
             if path not in self._touched_texts:
                 texts = self.base.read_texts([path]), self.change.read_texts([path])

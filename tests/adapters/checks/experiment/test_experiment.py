@@ -314,6 +314,7 @@ REPORTS = """\
 
 async def test_new_tests_of_a_report_that_names_no_files_are_counted(tried: Trials) -> None:
     before = {**FOR_UNITTEST, "tests/run.py": REPORTS, "calc.py": WRONG + "\n\ndef half(a):\n    return a\n"}
+    before["tests/test_old.py"] = CLASSES.replace("class Calc", "class Old").replace("test_add", "test_half")
     after = {
         "calc.py": before["calc.py"].replace("return a\n", "return a / 2\n"),
         "tests/test_half.py": textwrap.dedent(CLASSES).partition("    def test_double")[0].replace("add", "half")
@@ -321,5 +322,5 @@ async def test_new_tests_of_a_report_that_names_no_files_are_counted(tried: Tria
     }  # fmt: skip
     command = TestCommand(name="own", command=f"{sys.executable} tests/run.py", report="junit")
     (one,) = (await tried(before, after, command)).commands
-    assert [name.rpartition("::")[2] for name in one.proving or ()] == ["test_half"]
-    assert (one.base_tests, one.base_passed) == (1, 1)
+    assert one.proving == ("test_half.Calc::test_half",)
+    assert (one.base_tests, one.base_passed) == (2, 2)
