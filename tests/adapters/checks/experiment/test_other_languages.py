@@ -160,6 +160,7 @@ async def test_rust(tried: Trials, command: str) -> None:
     renamed = await tried(RUST, {"src/lib.rs": INLINE.replace("fn adds", "fn sums"), "tests/more.rs": ""}, command)
     assert (renamed.is_tampered, renamed.changed_promises) == (False, ()), renamed.model_dump_json(indent=1)
     assert (renamed.commands[0].base_passed, renamed.commands[0].canaries) == (2, CanaryOutcome.CAUGHT)
+    assert [tests.number for tests in renamed.commands[0].not_asked] == [1], "the inline test is the change's"
     other = {path: text.replace("i64", "u8") for path, text in WIDER.items()}
     base = {**RUST, "tests/calc.rs": RUST["tests/calc.rs"].replace("(2, 2), 4", "(2_i32, 2), 4_i32")}
     changed = await tried(base, other, command)
