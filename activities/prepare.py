@@ -9,7 +9,6 @@ request, and the first checkpoint. Looks first: a valid workspace is reused, set
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +30,7 @@ from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.host import delivery_labels, shared_budgets
 from perdure.adapters.repository.terms import delivery_title, retry_token_limit
+from perdure.adapters.system.bounded import read_beginning
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
@@ -366,10 +366,10 @@ def _name_empty_submodules(workspace: Workspace) -> str:
 
 
 _STORED_FORMS = {
-    b"version https://git-lfs.github.com/spec/": "git-lfs pointers",
-    b"\0GITCRYPT\0": "git-crypt ciphertext",
+    "version https://git-lfs.github.com/spec/": "git-lfs pointers",
+    "\0GITCRYPT\0": "git-crypt ciphertext",
 }
-"""The words for files as two well-known filters store them, by how these begin."""
+"""Names for files as two well-known filters store them, by how these begin."""
 
 
 def _name_filtered_files(workspace: Workspace) -> str:
@@ -377,11 +377,10 @@ def _name_filtered_files(workspace: Workspace) -> str:
     all files of a filter that is not known here. Empty where there is none."""
     names: dict[str, list[str]] = {}
     for path, name in filtered_paths(workspace.vault, workspace.record().base_sha).items():
-        with suppress(OSError), open(workspace.path / path, "rb") as file:
-            start = file.read(64)
-            form = next((form for magic, form in _STORED_FORMS.items() if start.startswith(magic)), "")
-            if form or name not in ("lfs", "git-crypt"):
-                names.setdefault(form or f"what filter {name} stores", []).append(path)
+        beginning = read_beginning(workspace.path / path, 64)
+        form = next((form for magic, form in _STORED_FORMS.items() if beginning.startswith(magic)), "")
+        if form or name not in ("lfs", "git-crypt"):
+            names.setdefault(form or f"what filter {name} stores", []).append(path)
     lines = (f"{form}, for filters are not run: {shorten(', '.join(paths), 120)}" for form, paths in names.items())
     return " · ".join(lines)
 

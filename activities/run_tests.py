@@ -283,7 +283,7 @@ def _environment_key(session: WorkspaceSession, tree: str) -> str:
         setup.model_dump_json(),
         read_binds(session.directory).model_dump_json(),
         str(session.sandbox.grade),
-        json.dumps(session.vault.tags(session.contract.base_sha), sort_keys=True),
+        json.dumps(session.vault.reachable_tags(session.contract.base_sha), sort_keys=True),
     )
     return environment_key(tree, session.contract.config.test or (), *surroundings, *contents)
 

@@ -158,22 +158,24 @@ def _read_path(head: list[bytes]) -> bytes:
     for beginning, prefix in ((b"+++ ", b"b/"), (b"--- ", b"a/"), (b"rename to ", b""), (b"copy to ", b"")):
         for line in head[1:]:
             if line.startswith(beginning):
-                path = _unquote(line.removeprefix(beginning).removesuffix(b"\t"))  # a tab follows a name with blanks
+                path = _unquote_name(
+                    line.removeprefix(beginning).removesuffix(b"\t")
+                )  # a tab follows a name with blanks
                 if path.startswith(prefix):
                     return path.removeprefix(prefix)
     names = head[0].removeprefix(_FILE)  # a mode alone, an empty or a binary file: both names are the same
     if (quoted := _QUOTED.match(names)) is not None:
-        return _unquote(quoted[0])[2:]
+        return _unquote_name(quoted[0])[2:]
     return names[2 : len(names) // 2]
 
 
-def _unquote(name: bytes) -> bytes:
+def _unquote_name(name: bytes) -> bytes:
     """Return a name that git has quoted as C does, where it holds quotes, control characters or other bytes than those
     of ASCII; any other as it is."""
-    return _ESCAPE.sub(_unescape, name[1:-1]) if _QUOTED.fullmatch(name) else name
+    return _ESCAPE.sub(_unescape_byte, name[1:-1]) if _QUOTED.fullmatch(name) else name
 
 
-def _unescape(match: re.Match[bytes]) -> bytes:
+def _unescape_byte(match: re.Match[bytes]) -> bytes:
     """Return the byte for which one C escape (three octal digits or a character) stands."""
     code = match[1]
     return bytes([int(code, 8)]) if len(code) == 3 else _ESCAPED.get(code, code)
@@ -187,19 +189,19 @@ def readable_patch(patch: bytes) -> str:
     pieces, position = list[bytes](), 0
     for kind, start, end in label_lines(patch):
         if kind == "file" and b'"' in (line := patch[start:end]):
-            pieces += [patch[position:start], _QUOTED.sub(_requote, line)]
+            pieces += [patch[position:start], _QUOTED.sub(_requote_name, line)]
             position = end
     return b"".join([*pieces, patch[position:]]).decode(errors="replace")
 
 
-def _requote(match: re.Match[bytes]) -> bytes:
+def _requote_name(match: re.Match[bytes]) -> bytes:
     """Return a quoted name with the characters in it that a person sees, without quotes where that are all of them."""
-    name = _unquote(match[0]).decode("utf-8", "surrogateescape")
-    escaped = "".join(map(_escape, name))
+    name = _unquote_name(match[0]).decode("utf-8", "surrogateescape")
+    escaped = "".join(map(_escape_character, name))
     return (name if escaped == name else f'"{escaped}"').encode("utf-8", "surrogateescape")
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Return a character of a name as git writes it within quotes: as it is where a person sees it."""
     if (short := _ESCAPES.get(character)) is not None:
         return short

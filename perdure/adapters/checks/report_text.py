@@ -55,10 +55,10 @@ def iter_xml(path: Path) -> Iterator[bytes]:
         text = decoder.decode(file.read(_CHUNK)).lstrip("\ufeff \t\r\n")
         text = _DECLARATION.sub("", text, count=1)
         while data := file.read(_CHUNK):
-            piece, text = marks.split(text + decoder.decode(data))
+            piece, text = marks.replace_marks(text + decoder.decode(data))
             yield piece.encode()
         text += decoder.decode(b"", final=True)
-        yield "".join(marks.split(text)).encode()
+        yield "".join(marks.replace_marks(text)).encode()
 
 
 def _detect_encoding(path: Path) -> str:
@@ -90,17 +90,17 @@ class _MarkReplacer:
     def __init__(self) -> None:
         self._inside = ""  # the end of the section or comment that is open
 
-    def split(self, text: str) -> tuple[str, str]:
+    def replace_marks(self, text: str) -> tuple[str, str]:
         """Return the text with stand-ins, and what may be the beginning of a mark at its end, as it is."""
         pieces, position = list[str](), 0
         for mark in _MARK.finditer(text):
-            pieces += [text[position : mark.start()], self._replace(mark)]
+            pieces += [text[position : mark.start()], self._replace_mark(mark)]
             position = mark.end()
         begun = _BEGUN.search(text, max(position, len(text) - _MARK_LENGTH))
         end = begun.start() if begun else len(text)
         return "".join([*pieces, text[position:end]]), text[end:]
 
-    def _replace(self, mark: re.Match[str]) -> str:
+    def _replace_mark(self, mark: re.Match[str]) -> str:
         """Return the stand-in for a character or reference that XML forbids, any other mark as it is."""
         text, hexadecimal, decimal = mark.groups()[0] or "", mark[2], mark[3]
         if text in ("<![CDATA[", "<!--"):
@@ -120,7 +120,7 @@ def clean_name(text: str) -> str:
     """Return a name from a report, every character that cannot be stored as its escape (`\\x1b`), so that names differ
     as they did. One longer than CASE_NAME_CHARS is its beginning and a hash of it."""
     text = _HALVES.sub(_join_halves, text)
-    text = _STOOD_IN.sub(lambda stand_in: _escape(ord(stand_in[0]) - _STAND_IN), text)
+    text = _STOOD_IN.sub(lambda stand_in: _escape_code(ord(stand_in[0]) - _STAND_IN), text)
     text = storable_text(text)
     if len(text) <= CASE_NAME_CHARS:
         return text
@@ -146,7 +146,7 @@ def _join_halves(halves: re.Match[str]) -> str:
     return chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 
 
-def _escape(code: int) -> str:
+def _escape_code(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 

@@ -12,6 +12,7 @@ whoever then takes the files for the base ships the damage.
 
 from __future__ import annotations
 
+import filecmp
 import functools
 import os
 import shutil
@@ -281,16 +282,21 @@ def filtered_paths(repository: Repository, tree: str) -> dict[str, str]:
     return {path: value for path, value in values.items() if value not in ("unspecified", "unset", "set", "")}
 
 
-def checkout_bytes(repository: Repository, tree: str, paths: Collection[str]) -> dict[str, bytes]:
-    """Return path → bytes that a checkout of this tree writes for these regular files of it."""
+def differing_checkouts(repository: Repository, tree: str, other: str, paths: Collection[str]) -> dict[str, bytes]:
+    """Return path → bytes that a checkout of `tree` writes, of those of these regular files, the same in both trees,
+    that a checkout of `other` writes with other bytes. Only these are held in memory."""
     if not paths:
         return {}
-    files = [file for file in _list_files(repository, tree) if file.path in paths or _is_attributes(file.path)]
     with tempfile.TemporaryDirectory(prefix="perdure-bytes-") as scratch:
-        directory = Path(scratch, "tree")
-        directory.mkdir()
-        _check_out(Git(repository.path, directory, repository.path, Path(scratch, "index")), files)
-        return {path: (directory / path).read_bytes() for path in paths}
+        directories = Path(scratch, "tree"), Path(scratch, "other")
+        for name, directory in zip((tree, other), directories, strict=True):
+            directory.mkdir()
+            git = Git(repository.path, directory, repository.path, directory.with_suffix(".index"))
+            files = [file for file in _list_files(repository, name) if file.path in paths or _is_attributes(file.path)]
+            _check_out(git, files)
+        own, shown = directories
+        differing = [path for path in paths if not filecmp.cmp(own / path, shown / path, shallow=False)]
+        return {path: (own / path).read_bytes() for path in differing}
 
 
 def _is_attributes(path: str) -> bool:

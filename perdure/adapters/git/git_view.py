@@ -43,7 +43,7 @@ def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> 
     if _read_or_empty(shown / "perdure-view") != stamp:
         with workspace.lock_worktree() as lock_fd:
             _write_skeleton(shown, history, workspace.vault.url)
-            tags = {f"refs/tags/{name}": sha for name, sha in workspace.vault.tags(head, base_sha).items()}
+            tags = {f"refs/tags/{name}": sha for name, sha in workspace.vault.reachable_tags(head, base_sha).items()}
             _write_pack(workspace.vault, shown / "objects", [head, *tags.values()], [base_sha], lock_fd)
             _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha, **tags})
             (shown / "worktrees" / admin.name).mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,9 @@ _INCOMPLETE = re.compile("lazy fetching disabled|shallow roots are not allowed t
 """Messages about a repository that is not all there: files that are fetched when they are needed, and no old commits.
 The second one comes as a warning."""
 
+REFUSED_REF_NAME = re.compile(r"(?:^|/)(?:\.|$|/)|\.\.|\.(?:lock)?(?:/|$)|@\{|[\x00-\x20\x7f~^:?*\[\\]")
+"""A part of a name that no ref may have, as `git check-ref-format` has it."""
+
 _REDIRECT = re.compile(r"^warning: redirecting to (\S+)", re.MULTILINE)
 
 
@@ -80,12 +83,14 @@ def remote_refs(url: str, keys: Keyring = NO_KEYS) -> list[str]:
 
 
 def remote_tags(url: str, keys: Keyring = NO_KEYS) -> dict[str, tuple[str, str]]:
-    """Return a remote's tags by name, each with its object and the object that it stands for in the end.
+    """Return a remote's tags by name, each with its object and the object that it stands for in the end. Names that git
+    refuses are left out: a remote may say anything, and refs are files.
 
     Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
     """
     lines = [line.partition("\t") for line in _list_remote(url, keys, "refs/tags/*").text.splitlines()]
     shas = {ref.removeprefix("refs/tags/"): sha for sha, _, ref in lines if ref.startswith("refs/tags/")}
+    shas = {name: sha for name, sha in shas.items() if not REFUSED_REF_NAME.search(name.removesuffix("^{}"))}
     return {name: (sha, shas.get(f"{name}^{{}}", sha)) for name, sha in shas.items() if not name.endswith("^{}")}
 
 

@@ -178,7 +178,7 @@ class Vault(Repository):
                 raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
             return self.read_ref(_tracking_ref(name))
 
-    def tags(self, *commits: str) -> dict[str, str]:
+    def reachable_tags(self, *commits: str) -> dict[str, str]:
         """Return the remote's tags that are reachable from any of these commits, by name, each with its object, as they
         were when a branch was fetched last."""
         names: dict[str, str] = {}

@@ -311,14 +311,14 @@ class Workspace:
 
     def filled_submodules(self) -> set[str]:
         """Return the paths of the base's submodules at which files are, but for one that is reached by a link."""
-        places = {name: path_without_links(self.path, name) for name in self._submodules()}
+        places = {name: path_without_links(self.path, name) for name in self._list_submodules()}
         return {name for name, path in places.items() if path and path.is_dir() and os.listdir(path)}
 
     def empty_submodules(self) -> set[str]:
         """Return the paths of the base's submodules at which no file is."""
-        return set(self._submodules()) - self.filled_submodules()
+        return set(self._list_submodules()) - self.filled_submodules()
 
-    def _submodules(self) -> tuple[str, ...]:
+    def _list_submodules(self) -> tuple[str, ...]:
         return submodule_paths(self.vault, self.record().exact_base)
 
     def reset_tracked_files(self) -> None:

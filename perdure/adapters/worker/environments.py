@@ -96,7 +96,7 @@ class CommitFiles:
                 children.add(child)
                 path, kind = parent, "directory"
         return cls(
-            json_digest([commit, vault.tags(commit)]),
+            json_digest([commit, vault.reachable_tags(commit)]),
             vault.tree_of(commit),
             files,
             {path: tuple(sorted(children_of_path)) for path, children_of_path in names.items()},

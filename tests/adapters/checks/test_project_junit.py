@@ -14,6 +14,7 @@ from perdure.adapters.checks.command_result import read_go_events
 from perdure.adapters.checks.junit import BadReport, read_junit
 from perdure.adapters.checks.runners import python as runner
 from perdure.adapters.checks.runners.base import RunPlace, case_identifier
+from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.rust import read_libtest_output
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS
@@ -362,3 +363,25 @@ def test_it_is_called_as_unittest_is_and_ends_as_it_does(files: Files) -> None:
         0,
         ["test_a.py::A::test_a"],
     )
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("classname", ["." * 4000, "a." * 2000, "..etc.passwd", "b" * 5000, "tests.\x00", "....tests"])
+def test_a_class_that_is_no_path_is_looked_for_in_bounded_time_and_nowhere_else(tmp_path: Path, classname: str) -> None:
+    """A report says what it likes: the code under test can write to it."""
+    (tmp_path / "tree" / "a" / "a" / "a").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "passwd.py").touch()
+    identify = Pytest().case_identifier(RunPlace(tmp_path / "tree", "", ROOT))
+    assert identify({"classname": classname, "file": "tests/test_x.py", "name": "test_a"})[0] == "tests/test_x.py"
+
+
+def test_a_test_is_of_the_file_that_was_collected(tmp_path: Path) -> None:
+    for path in ("tests/test_more.py", "tests/test_money.py", "a.b/c/test_d.py", "tests.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    identify = Pytest().case_identifier(RunPlace(tmp_path, "", ROOT))
+    attributes = {"classname": "tests.test_more.TestUsd", "file": "tests/test_money.py", "name": "test_it[a::b]"}
+    assert identify(attributes) == ("tests/test_more.py", "tests/test_more.py::TestUsd::test_it[a::b]")
+    attributes = {"classname": "a.b.c.test_d", "file": "tests/test_money.py", "name": "test_it"}
+    assert identify(attributes) == ("a.b/c/test_d.py", "a.b/c/test_d.py::test_it")

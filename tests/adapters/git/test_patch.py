@@ -61,7 +61,7 @@ class Trees:
 
 
 def applied(old: bytes, file: FilePatch) -> bytes:
-    """What a file becomes by its hunks, applied by hand."""
+    """Return a file's bytes after its hunks, applied by hand."""
     lines, result, position = _lines(old), list[bytes](), 0
     for hunk in file.hunks:
         numbers = hunk.place.split(b" ")[1].removeprefix(b"-").split(b",")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.git.git_view import update_view
+from perdure.adapters.git.remote import REFUSED_REF_NAME
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -24,11 +26,11 @@ def test_tags_follow_the_remote_when_they_are_added_moved_and_deleted(vault: Vau
     git(origin, "tag", "light")
     git(origin, "tag", "-a", "v1", "-m", "one")
     git(origin, "tag", "-a", "deep/er", "-m", "one")
-    assert vault.tags(vault.fetch()[1]) == tagged(origin)
+    assert vault.reachable_tags(vault.fetch()[1]) == tagged(origin)
     git(origin, "tag", "-f", "-a", "v1", "-m", "moved")
     git(origin, "tag", "-d", "deep/er")
     git(origin, "tag", "deep")
-    assert vault.tags(vault.fetch()[1]) == tagged(origin)
+    assert vault.reachable_tags(vault.fetch()[1]) == tagged(origin)
     assert "deep" in tagged(origin)
 
 
@@ -42,10 +44,10 @@ def test_tags_of_other_branches_are_neither_fetched_nor_shown(home: Home, vault:
     git(later, "push", "-q", "origin", "internal", "internal-1", "of-a-blob")
     git(origin, "tag", "v1", "main")
     name, base = vault.fetch()
-    assert vault.tags(base) == {"v1": base}
+    assert vault.reachable_tags(base) == {"v1": base}
     assert "secret" not in vault.git.text("cat-file", "--batch-all-objects", "--batch")
     vault.fetch("internal")  # now the vault has them, and deliveries from main still see their own
-    assert set(vault.tags(base)) == {"v1"}
+    assert set(vault.reachable_tags(base)) == {"v1"}
     shown = update_view(Workspace.create(home, vault, "demo-1", base), name, base, "perdure/demo-1")
     assert git(shown.view_path, "tag") == "v1"
 
@@ -59,7 +61,7 @@ def test_a_tag_cannot_be_taken_for_a_branch_or_a_commit(home: Home, vault: Vault
     for name in ("main", "HEAD", base, "refs/heads/main", "origin/main", "v 1".replace(" ", "'")):
         git(origin, "update-ref", f"refs/tags/{name}", base)
     moved = vault.fetch()[1]
-    assert len(vault.tags(moved)) == 6
+    assert len(vault.reachable_tags(moved)) == 6
     assert moved == git(origin, "rev-parse", "refs/heads/main")
     assert vault.git.text("rev-parse", "--verify", base) == base
     assert Workspace.create(home, vault, "demo-1", moved).find_problems() == []
@@ -84,7 +86,18 @@ def test_a_thousand_tags_cost_a_fetch_little(vault: Vault, origin: Path) -> None
     base = git(origin, "rev-parse", "main")
     git(origin, "update-ref", "--stdin", stdin="".join(f"create refs/tags/v{n} {base}\n" for n in range(1000)))
     started = time.monotonic()
-    assert len(vault.tags(vault.fetch()[1])) == 1000
+    assert len(vault.reachable_tags(vault.fetch()[1])) == 1000
     first = time.monotonic()
     vault.fetch()
     assert (first - started, time.monotonic() - first) < (20, 5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../../../etc/x", "a/../b", ".hidden", "a/.b", "a.lock", "a.lock/b", "a b", "a\tb", "a..b", "a@{b", "a~1", "a^",
+     "a:b", "a?", "a*", "a[b", "a\\b", "a/", "/a", "a//b", "a.", "\x7f", "v1.2.3", "deep/er", "ü-1", "@", "v1+build"],
+)  # fmt: skip
+def test_a_name_that_git_refuses_is_no_tag(name: str) -> None:
+    """A remote may say anything, and a ref is a file of the vault."""
+    done = subprocess.run(["git", "check-ref-format", f"refs/tags/{name}"], timeout=10, check=False)
+    assert (REFUSED_REF_NAME.search(name) is None) == (done.returncode == 0)

@@ -83,7 +83,7 @@ async def set_up(
 
 
 def own_files(vault: Vault) -> dict[str, bytes]:
-    """What decides how git works in the vault: no objects, no worktree's own directory, no locks."""
+    """Return the files that decide how git works in the vault: no objects, no worktree's own directory, no locks."""
     files = [path for path in vault.path.rglob("*") if path.is_file() and path.suffix != ".lock"]
     names = {str(path.relative_to(vault.path)): path.read_bytes() for path in files}
     return {name: data for name, data in names.items() if not name.startswith(("objects/", "worktrees/"))}

@@ -21,7 +21,7 @@ from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
-from perdure.adapters.git.checkouts import checkout_attributes, checkout_bytes
+from perdure.adapters.git.checkouts import checkout_attributes, differing_checkouts
 from perdure.adapters.git.repository import Repository
 from perdure.models.config.repository import TestCommand
 from perdure.models.errors import InvalidRequest
@@ -143,7 +143,7 @@ class CommitPair:
         which that is the crate's first file, the file of its module."""
         if not key.file.endswith(".rs"):
             return key.file
-        directory, modules = key.file.rpartition("/")[0], key.name.removeprefix(f"{key.file}::").split("::")[:-1]
+        directory, modules = key.file.rpartition("/")[0], key.name.split("::")[1:-1]
         for length in range(len(modules), 0, -1):
             stem = "/".join(filter(None, (directory, *modules[:length])))
             for path in (f"{stem}.rs", f"{stem}/mod.rs"):
@@ -294,9 +294,7 @@ class CommitPair:
         tree = write_tree(self._repository, owner.entries)
         own_values, shown_values = (checkout_attributes(self._repository, name) for name in (tree, shown))
         paths = {path for path in entries if own_values.get(path) != shown_values.get(path)}
-        other_bytes = checkout_bytes(self._repository, shown, paths)
-        own_bytes = checkout_bytes(self._repository, tree, paths)
-        return {path: data for path, data in own_bytes.items() if data != other_bytes[path]}
+        return differing_checkouts(self._repository, tree, shown, paths)
 
     def _make_layout(
         self, entries: Mapping[str, TreeEntry], rules: SideRules, commits: tuple[CommitTree, CommitTree] | None = None

@@ -240,7 +240,7 @@ class _HelperSearch:
             above = posixpath.dirname(path)
             for module in imported_modules(path, text):
                 if not self._parts.isdisjoint((module.partition(".")[0], module.rpartition(".")[2])):
-                    yield from self._resolve(above, module.replace(".", "/"), _PYTHON)
+                    yield from self._resolve_name(above, module.replace(".", "/"), _PYTHON)
         elif path.endswith(_JAVASCRIPT):
             for word in _JAVASCRIPT_IMPORT.findall(text):
                 inner = (
@@ -248,15 +248,15 @@ class _HelperSearch:
                     if word.startswith(".")
                     else re.sub("^[@~#]/", "", word)
                 )
-                yield from self._resolve(posixpath.dirname(path), inner, _JAVASCRIPT, exact=True)
+                yield from self._resolve_name(posixpath.dirname(path), inner, _JAVASCRIPT, exact=True)
         elif path.endswith(".go"):
             yield from self._go_files(path, text)
         else:
             for groups in _INCLUDE.findall(text):
                 word = re.sub(r"^.*[)}]/|^\W*\$\w+/", "", "".join(groups)).replace("::", "/").strip("/\"' ")
-                yield from self._resolve(posixpath.dirname(path), word, _INCLUDING)
+                yield from self._resolve_name(posixpath.dirname(path), word, _INCLUDING)
 
-    def _resolve(self, above: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
+    def _resolve_name(self, above: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
         """Return the files that a name without an ending, or with one, stands for: those below the directory `above` of
         its user, the top or `src`; else, unless `exact`, every file whose path ends that way. Answers are kept."""
         if (above, name) not in self._resolved:
@@ -264,7 +264,7 @@ class _HelperSearch:
         return self._resolved[above, name]
 
     def _find_files(self, above: str, name: str, endings: tuple[str, ...], exact: bool) -> list[str]:
-        """Find the files that `_resolve` returns."""
+        """Find the files that `_resolve_name` returns."""
         for root in (above, "", "src", "lib"):
             stem = posixpath.normpath(posixpath.join(root, name))
             forms = [

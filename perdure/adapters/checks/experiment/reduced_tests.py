@@ -168,10 +168,14 @@ def find_test_text(name: str, text: str) -> str:
     return "\n".join(lines[first:last]).rstrip()
 
 
+_FILE_OR_PACKAGE = re.compile(r"/|\.(?:py|[cm]?[jt]sx?|rs|go)$")
+
+
 def _split_name(name: str) -> list[str]:
     """Split a test's name into the names that its source has: `Calc`, `test_add` of
     `tests/test_calc.py::Calc::test_add[1]`; likewise suites and tests of other runners."""
-    _, _, inside = name.rpartition(".py::") if ".py::" in name else ("", "", name)
+    file, _, rest = name.partition("::")
+    inside = rest if rest and _FILE_OR_PACKAGE.search(file) else name
     parts = re.split(r"::| > ", inside)
     return [part for part in (re.sub(r"\[.*\]$", "", raw).split("/", 1)[0].strip() for raw in parts) if part]
 
@@ -179,6 +183,8 @@ def _split_name(name: str) -> list[str]:
 def _line_names(part: str, line: str, *, defines: bool) -> bool:
     """Return whether a line has a name as a word; with `defines`, as the name of something it defines, or as a whole
     string."""
+    if part not in line:  # most are not: to search each line for a pattern takes ten times as long
+        return False
     word = re.escape(part)
     sought = rf"""\b(?:def|class|func|fn|function)\s+{word}\b|(["'`]){word}\1""" if defines else rf"(?<!\w){word}(?!\w)"
     return re.search(sought, line) is not None

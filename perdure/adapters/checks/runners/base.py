@@ -282,13 +282,13 @@ def case_identifier(
     def find_file(classname: str) -> str:
         return find_test_file(classname, place.tree / place.directory)
 
-    def identify(attributes: Mapping[str, str]) -> tuple[str, str]:
+    def identify_case(attributes: Mapping[str, str]) -> tuple[str, str]:
         file, classname = relative_file(attributes.get("file", ""), place.shown_at), attributes.get("classname", "")
         name = attributes.get("name") or "unnamed"
         group = _group_name(file, classname)
         return file or find_file(classname), f"{group}::{name}" if group else name
 
-    return identify
+    return identify_case
 
 
 def relative_file(file: str, top: Path) -> str:

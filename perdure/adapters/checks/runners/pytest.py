@@ -4,6 +4,7 @@ failed tests; and the test side that its settings, options and `conftest.py` fil
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -81,23 +82,29 @@ def pytest_test_side(commands: Sequence[list[str]], directory: CommandDirectory)
     )
 
 
-def _dotted(file: str) -> str:
+def _module_path(file: str) -> str:
     """Return a file as pytest writes it into the `classname` of a JUnit report."""
     return file.removesuffix(".py").replace("/", ".")
 
 
+_CLASSNAME_PARTS = 100
+"""Parts of a `classname` that are looked for as files: no tree is deeper, and a report may hold anything."""
+
+
 def _longest_file(directory: Path, parts: tuple[str, ...]) -> str:
     """Return the path, relative to the directory, of the existing file that takes the most of these parts from the
-    front: `tests/test_more.py` of `tests`, `test_more`, `TestUsd`; empty where there is none. A name may have dots."""
-    candidates = list[tuple[int, str]]()
-    pending = [(directory, 0)]
-    while pending:
-        place, start = pending.pop()
+    front: `tests/test_more.py` of `tests`, `test_more`, `TestUsd`; empty where there is none, and for more than
+    _CLASSNAME_PARTS. A name may have dots, but is never `.` or `..`."""
+    candidates, pending = list[tuple[int, str]](), [("", 0)]
+    while pending and len(parts) <= _CLASSNAME_PARTS:
+        above, start = pending.pop()
         for end in range(start + 1, len(parts) + 1):
-            path = place / ".".join(parts[start:end])
-            pending += [(path, end)] if path.is_dir() else []
-            files = (file for file in (path.with_name(f"{path.name}.py"), path) if file.is_file())
-            candidates += [(end, str(file.relative_to(directory))) for file in files]
+            name = ".".join(parts[start:end])
+            if not name.strip("."):
+                continue
+            path = f"{above}/{name}" if above else name
+            pending += [(path, end)] if os.path.isdir(directory / path) else []
+            candidates += [(end, file) for file in (f"{path}.py", path) if os.path.isfile(directory / file)]
     return max(candidates)[1] if candidates else ""
 
 
@@ -209,15 +216,15 @@ class Pytest(Runner):
                     return file
             return ""
 
-        def identify(attributes: Mapping[str, str]) -> tuple[str, str]:
+        def identify_case(attributes: Mapping[str, str]) -> tuple[str, str]:
             file, classname = relative_file(attributes.get("file", ""), place.shown_at), attributes.get("classname", "")
-            if classname and not f"{classname}.".startswith(f"{_dotted(file)}."):
+            if classname and not f"{classname}.".startswith(f"{_module_path(file)}."):
                 file = find_collected_file(classname) or file
-            is_collected = f"{classname}.".startswith(f"{_dotted(file)}.")
-            classes = classname[len(_dotted(file)) :].split(".") if is_collected else [] if file else [classname]
+            is_collected = f"{classname}.".startswith(f"{_module_path(file)}.")
+            classes = classname[len(_module_path(file)) :].split(".") if is_collected else [] if file else [classname]
             return file, "::".join(filter(None, (file, *classes, attributes.get("name") or "unnamed")))
 
-        return identify
+        return identify_case
 
     def narrow_to_test(
         self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]

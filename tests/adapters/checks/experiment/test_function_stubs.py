@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
+from perdure.adapters.checks.experiment.reduced_tests import find_test_text
 from tests.needs import require
 
 
@@ -78,3 +79,17 @@ def test_declarations_without_a_body_are_left_alone() -> None:
     assert stubbed == rust.replace("{ 2 }", "{ panic!() }")
     script = "export function old() {}\nexport async function half(a: number): number {\n  return a / 2;\n}\n"
     assert stub_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1
+
+
+def test_a_module_that_cannot_be_written_again_stays_as_it_is() -> None:
+    deep = f"x = {' + '.join(['1'] * 3000)}\n\ndef new():\n    return x\n"
+    assert stub_new_functions("a.py", "", deep) == deep
+
+
+def test_a_test_is_found_by_the_names_behind_its_file() -> None:
+    """Its file's own name may stand in the text, too, or in none of its lines."""
+    text = (
+        "describe('usd', () => {\n  it('adds', () => 1);\n});\ndescribe('yen', () => {\n  it('adds', () => 2);\n});\n"
+    )
+    assert find_test_text("test/calc.test.js::yen > adds", text) == "  it('adds', () => 2);"
+    assert find_test_text("src/lib.rs::tests::adds", "mod tests {\n    fn adds() {}\n}\n") == "    fn adds() {}"
