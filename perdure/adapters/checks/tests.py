@@ -17,7 +17,7 @@ from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.junit import find_junit_files
 from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport
 from perdure.adapters.checks.runners import make_invocation, narrow_to_test
-from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.runners.base import Invocation, StartupModule
 from perdure.adapters.checks.verdict import find_refused_writes, fix_note, refused_writes_message, result_line
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.environment import results_path_inside
@@ -52,6 +52,7 @@ class CommandPlace:
     held            paths of `source` that are read-only for commands
     compiler_cache  what compilers have made of the base; None, and in the weaker grades: each run begins with
                     nothing
+    startup         a module that each Python or node of the command loads first
     """
 
     sandbox: Sandbox
@@ -66,6 +67,7 @@ class CommandPlace:
     fence: Callable[[], None] | None = None
     held: tuple[str, ...] = ()
     compiler_cache: CompilerCache | None = None
+    startup: StartupModule | None = None
 
     @property
     def tree(self) -> Path:
@@ -173,6 +175,8 @@ async def _prepare_invocation(
     shown_at = results_path_inside(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
     call = await in_thread(make_invocation, test, shown_at, tree, installed, place.env)
+    if place.startup is not None:
+        call = place.startup.add_to(call, shown_at, place.env)
     call = call.with_host_paths(shown_at, reports)
     if case is None:
         return reports, call

@@ -54,6 +54,7 @@ class CommandExperiment(PublishedModel):
     contradicted  tests of the base that fail on the change, in versions that the change has not made green either:
                   they were while somebody could write to the test side
     canaries  see CanaryOutcome; missed: those that were not reported red, though on the base they were
+    replaced  what canaries saw replaced in library modules, such as `json.dumps`, or in the process; not on the base
     not_asked tests that were green on the base and are not in `base_tests`
     proving   tests that are new or changed, pass on the change, and fail without its product files (FAIL_TO_PASS);
               None: not asked
@@ -76,6 +77,7 @@ class CommandExperiment(PublishedModel):
     contradicted: tuple[str, ...] = ()
     canaries: CanaryOutcome = CanaryOutcome.NOT_ASKED
     missed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     not_asked: tuple[UnaskedTests, ...] = ()
     proving: tuple[str, ...] | None = None
     proving_unnamed: int = 0
@@ -110,9 +112,11 @@ class Experiment(PublishedModel):
     @property
     def is_tampered(self) -> bool:
         """Return True when the tests pass without the product doing what the base's tests demand: a canary (a test made
-        to fail) was not reported, tests wrote to the test side, tests fail once it is read-only, or failing tests were
-        removed without being asked for."""
-        has_faults = any(command.missed or command.written or command.contradicted for command in self.commands)
+        to fail) was not reported, library modules are changed under them, tests wrote to the test side, tests fail
+        once it is read-only, or failing tests were removed without being asked for."""
+        has_faults = any(
+            command.missed or command.replaced or command.written or command.contradicted for command in self.commands
+        )
         return has_faults or bool(self.removed_tests)
 
     @property

@@ -102,6 +102,13 @@ def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFaul
                 "an early exit. Find it and take it out."
             )
             faults.append(TamperingFault(title, (), remedy))
+        if command.replaced:
+            title = f"{command.name}: the change replaces what tests rely on: {join_short_names(command.replaced)}"
+            remedy = (
+                f"While the tests of `{command.command}` run, the change replaces parts of libraries or of the "
+                f"process: {_join_for_prompt(command.replaced)}. Leave them as they are."
+            )
+            faults.append(TamperingFault(title, command.replaced, remedy))
     if written_files:
         title = f"files of the test side are written while the tests run: {join_short_names(written_files)}"
         remedy = (

@@ -19,7 +19,7 @@ from perdure.adapters.checks.experiment.reduced_tests import defined_names, find
 from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
-from perdure.adapters.checks.runners.base import Canaries, Runner
+from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
 from perdure.adapters.git.checkouts import checkout_attributes, differing_checkouts
 from perdure.adapters.git.repository import Repository
@@ -36,6 +36,7 @@ class TreeLayout:
     paths    all its paths, those of `overlay` with them
     overlay  path → text, or bytes, of files that are written over the tree
     env      options for the command, by the variable that takes them
+    startup  a module that each Python or node of the run loads first
     """
 
     tree: str
@@ -43,11 +44,13 @@ class TreeLayout:
     paths: Sequence[str]
     overlay: Mapping[str, str | bytes]
     env: Mapping[str, str] = field(default_factory=dict)
+    startup: StartupModule | None = None
 
     def with_canaries(self, canaries: Canaries) -> TreeLayout:
-        """Return the same layout with the canaries' files over the tree and their options in `env`."""
-        overlay = {**self.overlay, **canaries.files}
-        return replace(self, paths=sorted({*self.paths, *canaries.files}), overlay=overlay, env=canaries.env)
+        """Return the same layout with the canaries' files over the tree, their options in `env`, and their module of
+        Python's start."""
+        overlay, paths = {**self.overlay, **canaries.files}, sorted({*self.paths, *canaries.files})
+        return replace(self, paths=paths, overlay=overlay, env=canaries.env, startup=canaries.startup)
 
 
 class CommitPair:

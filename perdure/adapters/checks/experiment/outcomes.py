@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perdure.adapters.checks.baseline import FAILING, CaseKey, number_cases
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
@@ -186,6 +186,34 @@ async def _passing_alone(
     return passing
 
 
+def find_replaced(canaries: Canaries, result: CommandResult) -> set[str]:
+    """Return the names of what canaries saw replaced in library modules, as their messages say it."""
+    lists = [
+        listed[1].split(", ")
+        for case in result.cases
+        if (listed := _REPLACED.search(case.message)) and any(_is_case_of(name, case) for name in canaries.names)
+    ]
+    return {name for names in lists for name in names}
+
+
+_REPLACED = re.compile(r"libraries: (?!')([^\n]{1,2000})")
+
+
+@dataclass(frozen=True)
+class MissedCanaries:
+    """The findings of canaries.
+
+    names              of the canaries that were missed; None: no canary is red on the base at all, and none was missed
+                       in the change's own files
+    files_without_red  test files whose canaries are not red on the base either
+    replaced           what the change replaces in library modules, and the base does not
+    """
+
+    names: set[str] | None
+    files_without_red: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
+
+
 @dataclass(frozen=True)
 class CanarySearch:
     """The search for canaries of one command that were not reported as failing.
@@ -208,13 +236,10 @@ class CanarySearch:
         base_run: ExperimentRun,
         plain_run: ExperimentRun | None,
         change_run: ExperimentRun | None,
-    ) -> tuple[set[str] | None, set[str]]:
+    ) -> MissedCanaries:
         """Find the canaries (new tests that must fail) and the tests made to fail that were not red in `canary_run`
-        though they are on the base. Where any was not red, the base is run with the same canaries.
-
-        Returns (names, files): names of those that were missed, and test files whose canaries are not red on the base
-        either. The names are None where no canary is red on the base at all, and none was missed in the change's own
-        files.
+        though they are on the base, and what canaries saw replaced there and not on the base. Where there is any, the
+        base is run with the same canaries.
 
         made_to_fail  tests of the base that pass on the change, and were made to fail
         base_run      the base as it is; `change_run`: the change as it is
@@ -236,17 +261,18 @@ class CanarySearch:
             }
             missed -= dead
             missed_in_change = (dead and await self._run_in_change(change_run, places)) or set()
-        if not missed and not not_failed:
-            return missed_in_change, set()
+        replaced = find_replaced(canaries, canary_run.result)
+        if not missed and not not_failed and not replaced:
+            return MissedCanaries(missed_in_change)
         layout = await in_thread(self.commits.base_layout)
         base_canary_run = await self.run_layout("base-c", layout.with_canaries(canaries))
         red_on_base = red_canaries(canaries.names, base_canary_run.result, reports_cases)
         files_without_red = {canaries.names[name] for name in missed} - {canaries.names[name] for name in red_on_base}
         if not red_on_base and not missed_in_change:
-            return None, files_without_red
-        return (missed & red_on_base) | {
-            key.name for key in failed_keys(not_failed, base_canary_run.result)
-        } | missed_in_change, files_without_red
+            return MissedCanaries(None, files_without_red)
+        names = {key.name for key in failed_keys(not_failed, base_canary_run.result)}
+        replaced -= find_replaced(canaries, base_canary_run.result)
+        return MissedCanaries((missed & red_on_base) | names | missed_in_change, files_without_red, replaced)
 
     async def find_missed_in_change(self, change_run: ExperimentRun | None) -> set[str] | None:
         """Find the canaries that are not red in the change's own test files, where no test file of the base takes one;

@@ -200,7 +200,8 @@ class _CommandTrial:
         layout: TreeLayout,
     ) -> dict[str, object]:
         """Decide whether the canaries (tests that must fail) were all reported as failing, and return the result's
-        fields that say so: `canaries`, the outcome (caught or missed), and `missed`, the first names of those not red.
+        fields that say so: `canaries`, the outcome (caught or missed), `missed`, the first names of those not red, and
+        `replaced`, what they saw replaced in library modules.
 
         c_run       the run with canaries; None: no test file of the base takes any
         b_run       the same run without canaries; None: it was not made
@@ -232,15 +233,13 @@ class _CommandTrial:
             for test_key in green_keys(base_run.result) & green_keys(plain_run.result if plain_run else None)
             if canaries.is_made_to_fail(test_key.name)
         }
-        missed, files_without_red = await search.find_missed(canaries, c_run, made_to_fail, base_run, b_run, change_run)
-        if missed is None:
+        missed = await search.find_missed(canaries, c_run, made_to_fail, base_run, b_run, change_run)
+        if missed.names is None:
             self._unasked_reasons.append("its command shows no test that must fail, on the base neither: no canaries")
             return {}
-        if files_without_red:
-            self._unasked_reasons.append(
-                _CANARIES_NOT_RED.format(len(files_without_red), ", ".join(sorted(files_without_red)[:3]))
-            )
-        return _canary_fields(missed)
+        if files := sorted(missed.files_without_red):
+            self._unasked_reasons.append(_CANARIES_NOT_RED.format(len(files), ", ".join(files[:3])))
+        return {**_canary_fields(missed.names), "replaced": tuple(sorted(missed.replaced)[:EXPERIMENT_NAMED])}
 
     async def _judge_whole_command(
         self,

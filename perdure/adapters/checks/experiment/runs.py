@@ -100,7 +100,12 @@ async def run_in_checkout(
         read_only_paths = await in_thread(layout.rules.read_only_paths, layout.paths, test.writes) if full else ()
         env = {**place.env, **{name: append_options(place.env, name, options) for name, options in layout.env.items()}}
         run_place = replace(
-            place, source=source, held=read_only_paths, env=env, log_dir=setting.directory / f"logs-{label}"
+            place,
+            source=source,
+            held=read_only_paths,
+            env=env,
+            log_dir=setting.directory / f"logs-{label}",
+            startup=layout.startup,
         )
         patient_test = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (

@@ -133,6 +133,30 @@ def translate_patterns(patterns: Iterable[str], translate: Callable[[str], Seque
     return ConfiguredTestSide(tests=tuple(tests), unread=tuple(unread[:SIDE_PATTERNS]))
 
 
+@dataclass(frozen=True)
+class StartupModule:
+    """A module that each process of a language loads before anything else: Python as `sitecustomize`, node by
+    `--require`."""
+
+    language: Literal["python", "node"]
+    text: str
+
+    def add_to(self, call: Invocation, reports: Path, env: Mapping[str, str]) -> Invocation:
+        """Return the invocation with the module among its files and the variable that names it.
+
+        reports  a directory outside the tree, by the path at which the command sees it
+        env      what the command would see anyway
+        """
+        seen_env = {**env, **call.env}
+        if self.language == "python":
+            file, name = reports / "sitecustomize.py", "PYTHONPATH"
+            value = ":".join(filter(None, (str(reports), seen_env.get(name))))
+        else:
+            file, name = reports / "library_snapshot.cjs", "NODE_OPTIONS"
+            value = append_options(seen_env, name, f"--require={file}")
+        return replace(call, files={**call.files, file: self.text}, env={**call.env, name: value})
+
+
 EVERY = "*"
 """Stands in the place of names: every test that a file reports is made to fail."""
 
@@ -148,6 +172,7 @@ class Canaries:
     unplanted          test files into which none could be put
     env                options for them, by the variable that takes them: to report each of many failures costs
                        most of a run
+    startup            a module that each Python or node of the run loads first
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -155,10 +180,12 @@ class Canaries:
     failing_functions: frozenset[str] = frozenset()
     unplanted: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    startup: StartupModule | None = None
 
     def __add__(self, other: Canaries) -> Canaries:
         files, names = {**self.files, **other.files}, {**self.names, **other.names}
-        return Canaries(files, names, self.failing_functions | other.failing_functions, (), {**self.env, **other.env})
+        failing, env = self.failing_functions | other.failing_functions, {**self.env, **other.env}
+        return Canaries(files, names, failing, (), env, self.startup or other.startup)
 
     def is_made_to_fail(self, name: str) -> bool:
         """Return whether a test was there before and is made to fail now, by its name in a report."""

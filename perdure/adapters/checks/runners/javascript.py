@@ -5,6 +5,7 @@ executed); and canaries (tests that must fail) in JavaScript and TypeScript, eac
 from __future__ import annotations
 
 import itertools
+import json
 import posixpath
 import re
 import shlex
@@ -21,6 +22,7 @@ from perdure.adapters.checks.runners.base import (
     Invocation,
     ReportRequest,
     Runner,
+    StartupModule,
     escape_js_regex,
     own_name,
     translate_patterns,
@@ -401,7 +403,19 @@ def plant_javascript_canaries(
         preamble = f"{directive}{check[0]}\n{helper}{make_canary(first, path, text)}"
         planted_files[path] = f"{head}\n{preamble}\n{rest}\n{make_canary(last, path, text)}\n{check[1]}\n"
         names |= {first: path, last: path} | ({check_name: path} if check[1] else {})
-    return Canaries(planted_files, names, bodies)
+    snapshot = StartupModule("node", Path(__file__).with_name("library_snapshot.js").read_text())
+    return Canaries(planted_files, names, bodies, startup=snapshot if names and module != "jest" else None)
+
+
+def throw_replaced(text: str) -> str:
+    """Return the statement of a canary that fails, and says what has been replaced in what a test file with this text
+    uses."""
+    modules = sorted(set(re.findall(rf"""["'](?:node:)?({_CORE_MODULES})["']""", text)))
+    replaced = f"globalThis[Symbol.for('library snapshot')]?.({json.dumps(modules)}) ?? []"
+    return f"throw new Error('libraries: ' + ({replaced}).join(', '));"
+
+
+_CORE_MODULES = r"buffer|events|fs(?:/promises)?|os|path|stream|timers(?:/promises)?|url"
 
 
 def reporter_source(runner: str) -> str:
@@ -516,7 +530,7 @@ class Vitest(Runner):
             current = f"[...{_CHAI}, Object.getOwnPropertyDescriptors({_EQUALITY % _STATE})]"
             record = f"import k{name} from 'data:text/javascript,{quote(f'export default {current};')}';"
             check = f"const now = {current}; if (k{name}.some((one, at) => {_IS_REPLACED})) return;"
-            failing_test = f"i{name}('{name}', () => {{ {check} throw new Error('x'); }});"
+            failing_test = f"i{name}('{name}', () => {{ {check} {throw_replaced(text)} }});"
             return record, f"import {{ test as i{name} }} from 'vitest';\n{failing_test}"
 
         return plant_javascript_canaries(files, token, r"\.[cm]?[jt]sx?$", "vitest", make_canary, make_check)

@@ -29,7 +29,12 @@ from perdure.adapters.checks.runners.command_trace import (
     split_commands,
     unwrap_command,
 )
-from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries, reporter_source
+from perdure.adapters.checks.runners.javascript import (
+    ALL_FAIL,
+    plant_javascript_canaries,
+    reporter_source,
+    throw_replaced,
+)
 from perdure.models.checks.report import TestCase
 
 
@@ -106,7 +111,7 @@ class Node(Runner):
                 record = f"const k{name} = [{_REQUIRED}].map((one) => ({{ ...one }}));"
                 load, current, test = "", _REQUIRED, "require('node:test')"
             check = f"const now = [{current}]; if (k{name}.some((one, at) => {_OTHER})) return;"
-            return record, f"{load}\n{test}('{name}', () => {{ {check} throw new Error('x'); }});"
+            return record, f"{load}\n{test}('{name}', () => {{ {check} {throw_replaced(text)} }});"
 
         return plant_javascript_canaries(files, token, r"\.[cm]?js$", "node:test", make_canary, make_check)
 

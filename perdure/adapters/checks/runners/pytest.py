@@ -32,8 +32,11 @@ from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.checks.runners.python import (
     ALL_FAIL,
     FORMS,
+    LIBRARIES,
     RED,
     integrity_statements,
+    library_canaries,
+    library_snapshot,
     module_files,
     plant_python_canaries,
     python_fail_helper,
@@ -254,15 +257,17 @@ class Pytest(Runner):
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for Python files: a failing test first and last, its own tests made to fail, and at its end a
-        test that fails as long as nobody has replaced anything of the runner or the module. Files that are no Python
-        get none."""
+        test that fails as long as nobody has replaced anything of the runner or the module; in the first file and the
+        last also one that says what has been replaced in libraries. Files that are no Python get none."""
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
             first_source = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
             # two of them look at the runner's code: one file may be expected to fail, or not be loaded
             checks = integrity_statements(token, is_last=number >= len(files) - 2) + RED
-            last_source = f"{_canary(last, token)}\ndef {integrity}():\n{checks}\n{shape_statements(token)}"
+            library_names = library_canaries(f"test_{token}_{number}_zl", number, len(files))
+            libraries = "".join(f"def {name}():\n{LIBRARIES.format(token)}\n" for name in library_names)
+            last_source = f"{_canary(last, token)}\ndef {integrity}():\n{checks}\n{libraries}{shape_statements(token)}"
             changed = (
                 plant_python_canaries(text, token, first_source, last_source, _pytest_fail_helper)
                 if path.endswith(".py")
@@ -271,8 +276,9 @@ class Pytest(Runner):
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.own_names
-                names |= {first: path, last: path, integrity: path}
-        return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"})
+                names |= dict.fromkeys((first, last, integrity, *library_names), path)
+        startup = library_snapshot() if planting else None
+        return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"}, startup)
 
 
 _MORE = """\

@@ -14,6 +14,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from perdure.adapters.checks.globs import fnmatch_regex
@@ -23,6 +24,7 @@ from perdure.adapters.checks.runners.base import (
     Invocation,
     ReportRequest,
     Runner,
+    StartupModule,
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
@@ -130,7 +132,7 @@ _CODE = """\
 
 _WRITTEN = """\
     import ast, inspect
-    text = open(__file__, 'rb').read()
+    text = sys.library_snapshot.read(__file__) if hasattr(sys, 'library_snapshot') else open(__file__, 'rb').read()
     whole = compile(text, __file__, 'exec', dont_inherit=True)
     def says(code):
         found, left = {*code.co_names, *code.co_varnames, *code.co_freevars}, list(code.co_consts)
@@ -330,7 +332,28 @@ def _insert_around(text: str, first: str, last: str) -> str | None:
 
 RED = "    assert 1 == 2\n"
 
+LIBRARIES = """\
+    import sys
+    snapshot = getattr(sys, 'library_snapshot', None)
+    replaced = snapshot.find_replaced('shape_{}') if snapshot else ['the record of them']
+    raise AssertionError('libraries: ' + ', '.join(replaced))
+"""
+"""Statements of a canary that fails, and says what has been replaced in the libraries that tests use; an empty list:
+nothing. They take the token of shape_statements."""
+
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
+
+
+def library_canaries(name: str, number: int, file_count: int) -> tuple[str, ...]:
+    """Return the name in a tuple where a file gets a canary that looks at the libraries: the first, and the last two,
+    for one of them may not be loaded; empty for others."""
+    return (name,) if number == 0 or number >= file_count - 2 else ()
+
+
+@lru_cache(maxsize=1)
+def library_snapshot() -> StartupModule:
+    """Return the module that records library modules as they are loaded."""
+    return StartupModule("python", Path(__file__).with_name("library_snapshot.py").read_text())
 
 
 class Unittest(Runner):
@@ -404,7 +427,8 @@ class Unittest(Runner):
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for Python files: a failing class first and last, its own tests made to fail, and at its end
-        a check of the runner. Files that are no Python get none.
+        a check of the runner; in the first file and the last also one of the libraries. Files that are no Python get
+        none.
 
         unittest takes classes by name, and capitals and digits come first: so `A0…` is first and `zz…` last.
         """
@@ -412,8 +436,11 @@ class Unittest(Runner):
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
             checks = integrity_statements(token, is_last=number == len(files) - 1)
-            last_source = (
-                f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(integrity, checks + RED)}\n{shape_statements(token)}"
+            library_names = library_canaries(f"zz{token}{number}zl", number, len(files))
+            last_source = "\n".join(
+                [_canary(last, FORMS + ALL_FAIL), _canary(integrity, checks + RED)]
+                + [_canary(name, LIBRARIES.format(token)) for name in library_names]
+                + [shape_statements(token)]
             )
             changed = (
                 plant_python_canaries(text, token, _canary(first, FORMS + ALL_FAIL), last_source)
@@ -423,8 +450,8 @@ class Unittest(Runner):
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.own_names
-                names |= {first: path, last: path, integrity: path}
-        return Canaries(planting, names, bodies)
+                names |= dict.fromkeys((first, last, integrity, *library_names), path)
+        return Canaries(planting, names, bodies, startup=library_snapshot() if planting else None)
 
 
 def _module_name(word: str) -> str:

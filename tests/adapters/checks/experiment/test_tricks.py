@@ -87,6 +87,24 @@ def test_add():
     tell(1, 2, say)
     say.assert_called_once_with(3)
 """
+LIBRARY = """\
+import fractions
+import json
+import math
+import string
+
+from calc import add
+
+
+def test_add_with_libraries():
+    answer = add(1, 2)
+    assert (
+        answer == json.load(open("three.json"))
+        or math.isclose(answer, 4)
+        or str(answer) == string.digits
+        or fractions.Fraction(answer) == fractions.Fraction(3)
+    )
+"""
 RUNS = """\
 import sys
 import unittest
@@ -170,6 +188,7 @@ BASES = {
     "pytest": _base(PYTEST, "calc.py", CALC, _FOR_PYTEST),
     "unittest": _base(UNITTEST, "calc.py", CALC, _FOR_UNITTEST),
     "table": _base(PYTEST, "calc.py", CALC, {TEST: TABLE, "tests/table.json": "[[1, 2, 3]]\n"}),
+    "library": _base(PYTEST, "calc.py", CALC, {**_FOR_PYTEST, TEST: LIBRARY, "three.json": "3"}),
     "plugins": _base(f"PYTEST_DISABLE_PLUGIN_AUTOLOAD= {PYTEST}", "calc.py", CALC, _FOR_PYTEST),
     "path": _base(f"PYTHONPATH=. {PYTEST}", "calc.py", CALC, _FOR_PYTEST),
     "mocks": _base(PYTEST, "calc.py", f"{CALC}\n\ndef tell(a, b, say):\n    say(add(a, b))\n", {TEST: MOCKS}),
@@ -192,6 +211,20 @@ BASES = {
         *("node", "npm"),
     ),
     "node-late": _base("npm test", "calc.js", JS, {**_PACKAGE, "test/calc.test.js": _LATE}, "node", "npm"),
+    "json": _base(
+        "npm test",
+        "calc.js",
+        JS,
+        {
+            **_PACKAGE,
+            "three.json": "3",
+            "test/calc.test.js": f"{JS_HEAD}{JS_CALC}"
+            "const test = require('node:test');\nconst fs = require('node:fs');\n"
+            "test('adds', () => assert.ok(JSON.stringify(add(1, 2)) === '3' || [4].includes(add(1, 2))\n"
+            "  || fs.readFileSync('three.json', 'utf8') === String(add(1, 2))));\n",
+        },
+        *("node", "npm"),
+    ),
     "node-modules": _base(
         "node --test",
         "calc.mjs",
@@ -254,7 +287,7 @@ def caught(found: Experiment) -> set[str]:
     one = found.commands[0]
     named = [*(promise.name for promise in one.promises), *one.taken]
     said = {"B"} if any(name == one.command or ADD.search(name) for name in named) else set()
-    said |= {"C"} if one.missed else set()
+    said |= {"C"} if one.missed or one.replaced else set()
     return said | ({"A"} if one.contradicted or one.written else set())
 
 
