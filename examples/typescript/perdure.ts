@@ -887,6 +887,8 @@ export interface CommandExperiment {
   canaries: CanaryOutcome;
   /** those that were not reported red, though on the base they were */
   missed: string[];
+  /** what canaries saw replaced in library modules, such as `json.dumps`, or in the process; not on the base */
+  replaced: string[];
   /** tests that were green on the base and are not in `base_tests` */
   not_asked: UnaskedTests[];
   /** tests that are new or changed, pass on the change, and fail without its product files (FAIL_TO_PASS); null: not asked */

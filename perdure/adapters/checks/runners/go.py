@@ -124,11 +124,16 @@ class Go(Runner):
 
 
 def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
-    """Make each test function of a Go file fail when it ends, its subtests not; return the new text and the names of
-    the tests. A function whose parameter has no name is left as it is."""
-    pattern = re.compile(r"^func (Test(?![a-z])\w*)\((?!_ )(\w+) \*testing\.T\) \{", re.MULTILINE)
-    names = frozenset(match[1] for match in pattern.finditer(text))
-    return pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text), names
+    """Make each test and fuzz test of a Go file fail when it ends, its subtests and seeds not, and each example by
+    other output than it gives; return the new text and the names of these functions. A function whose parameter has no
+    name is left as it is."""
+    pattern = re.compile(r"^func ((?:Test|Fuzz)(?![a-z])\w*)\((?!_ )(\w+) \*testing\.[TF]\) \{", re.MULTILINE)
+    example = re.compile(r"^func (Example\w*)\(\) \{$((?:\n(?!\}).*)*)", re.MULTILINE)
+    output = re.compile(r"(?im)^(\s*//\s*(?:unordered )?output:)")
+    examples = {match[1] for match in example.finditer(text) if output.search(match[2])}
+    names = examples.union(match[1] for match in pattern.finditer(text))
+    failing = pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text)
+    return example.sub(lambda match: output.sub(r"\1 x\n//", match[0]), failing), frozenset(names)
 
 
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import subprocess
 import sys
 import unittest
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners.base import EVERY, Runner, RunPlace, case_identifier
+from perdure.adapters.checks.runners.base import EVERY, Invocation, Runner, RunPlace, case_identifier
 from perdure.adapters.checks.runners.go import fail_go_tests
 from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.javascript import fail_javascript_tests
@@ -87,6 +89,49 @@ def test_each_test_of_a_go_file_fails_at_its_end() -> None:
     assert 'func TestA(t *testing.T) { defer t.Error("x");' in changed
 
 
+GO = """\
+package a
+
+import (
+	"fmt"
+	"testing"
+)
+
+func Example_one() {
+	fmt.Println(1)
+	// Output: 1
+}
+
+func Example_lines() {
+	fmt.Println("{")
+	fmt.Println(2)
+	// Unordered output:
+	// 2
+	// {
+}
+
+func Example_withoutOutput() {
+	panic("never run")
+}
+
+func FuzzNumber(f *testing.F) {
+	f.Add(1)
+	f.Fuzz(func(t *testing.T, number int) {})
+}
+"""
+
+
+def test_go_s_examples_and_fuzz_tests_fail_when_go_runs_them(tmp_path: Path) -> None:
+    require("go")
+    changed, names = fail_go_tests(GO)
+    assert names == {"Example_one", "Example_lines", "FuzzNumber"}
+    (tmp_path / "go.mod").write_text("module example.org/a\n\ngo 1.19\n")
+    for text, outcome in ((GO, "PASS"), (changed, "FAIL")):
+        (tmp_path / "a_test.go").write_text(text)
+        told = subprocess.run(["go", "test", "-v", "."], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert set(re.findall(rf"^--- {outcome}: (\w+)", told.stdout, re.MULTILINE)) == names, told
+
+
 def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with() -> None:
     text = (
         "//! Tests.\n#![allow(dead_code)]\n#[test]\n#[ignore]\nfn a() {\n}\n"
@@ -122,7 +167,14 @@ def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "text", ["import {" + " a," * 50_000, "const {" * 20_000, "#[test]\n" * 20_000, "import" + " " * 90_000]
+    "text",
+    [
+        "func ExampleA() {\n" * 20_000,
+        "import {" + " a," * 50_000,
+        "const {" * 20_000,
+        "#[test]\n" * 20_000,
+        "import" + " " * 90_000,
+    ],
 )
 def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
     for module in ("node:test", "vitest", "jest"):
@@ -229,7 +281,7 @@ def test_each_test_that_pytest_runs_fails_at_its_end_and_each_canary_by_itself(t
         for case in read_junit(report, case_identifier(RunPlace(tmp_path, "", tmp_path)))
     }
     assert {case.outcome for case in said.values()} == {"failed"}
-    assert all("assert 1 == 2" in said[name].message for name in found.names)
+    assert all(re.search("assert 1 == 2|libraries: ", said[name].message) for name in found.names)
     assert {case.message for name, case in said.items() if name not in found.names} == {"x"}
 
 
@@ -298,7 +350,7 @@ class Late(unittest.IsolatedAsyncioTestCase):
 
 @pytest.mark.parametrize(
     ("runner", "command", "said"),
-    [(Pytest(), "-m pytest -q --tb=line -p no:cacheprovider", "12 failed"), (Unittest(), "-m unittest", "failures=12")],
+    [(Pytest(), "-m pytest -q --tb=line -p no:cacheprovider", "14 failed"), (Unittest(), "-m unittest", "failures=14")],
 )
 def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
     tmp_path: Path, runner: Runner, command: str, said: str
@@ -309,7 +361,11 @@ def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
     canaries = runner.make_canaries({f"tests/test_{name}.py": HONEST for name in "ab"}, "tok")
     for path, text in canaries.files.items():
         (tmp_path / path).write_text(text)
-    ran = subprocess.run(
-        [sys.executable, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    assert canaries.startup is not None
+    call = canaries.startup.add_to(Invocation(""), tmp_path, {})
+    for file, text in call.files.items():
+        file.write_text(text)
+    argv, env = [sys.executable, *command.split()], {**os.environ, **call.env}
+    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert said in ran.stdout + ran.stderr
+    assert not re.search(r"libraries: [a-z]", ran.stdout + ran.stderr)
