@@ -91,6 +91,17 @@ are tested."""
 KEPT_SEEDS_BYTES = 4 * 1024**3
 """Of what compilers have made of all bases together: four of the largest that are kept."""
 
+KEPT_ENVIRONMENTS = 4
+"""The most environments kept of one base branch, and of all branches of strangers, of which each serves its own commit
+alone: two lock files in turn, and the commit that is tested again."""
+
+HOME_DISK_SHARE = 0.2
+"""The share of a disk beyond which `perdure doctor` says how to make the home smaller."""
+
+KEPT_DISK_SHARE = 0.05
+"""The share of a disk that environments, and what compilers made, take each where nobody has set a limit: with what
+else a home holds, a tenth of a laptop's disk."""
+
 # Forges, webhooks, and what is written there.
 
 MODEL_PAUSE = timedelta(seconds=1)

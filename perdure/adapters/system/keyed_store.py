@@ -20,7 +20,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -57,7 +57,9 @@ KEPT_RESULTS: Mapping[str, KeptLimits] = {
     "checkouts": KeptLimits(
         unused=limits.KEPT_UNUSED, per_key=limits.KEPT_CHECKOUTS, free_bytes=limits.KEPT_CHECKOUTS_FREE_BYTES
     ),
-    "environments": KeptLimits(age=limits.KEPT_AGE),  # and the bytes that the host's owner allows
+    "environments": KeptLimits(
+        age=limits.KEPT_AGE, per_key=limits.KEPT_ENVIRONMENTS, total_bytes=int(limits.DEFAULTS.environment_gb * 1e9)
+    ),
     "packages": KeptLimits(),  # for `perdure gc` alone to remove: a delivery that waits needs them offline
     "seeds": KeptLimits(unused=limits.KEPT_UNUSED, per_key=1, total_bytes=limits.KEPT_SEEDS_BYTES),
 }
@@ -233,8 +235,12 @@ class KeyedStore:
         """Return whether the store's disk has less free space than the limit."""
         if not self.limits.free_bytes:
             return False
-        existing = next(path for path in (self.root, *self.root.parents) if path.exists())
-        return shutil.disk_usage(existing).free < self.limits.free_bytes
+        return shutil.disk_usage(self.existing_directory).free < self.limits.free_bytes
+
+    @property
+    def existing_directory(self) -> Path:
+        """Return the store's directory, or the nearest one above it that exists."""
+        return next(path for path in (self.root, *self.root.parents) if path.exists())
 
     def _remove_leftovers(self) -> None:
         """Remove unfinished or half removed entries and lock files, when they are older than _LEFTOVER_S and nobody
@@ -248,8 +254,13 @@ class KeyedStore:
 
 
 def kept_results(home: Home, name: str) -> KeyedStore:
-    """Return the store of that name in this home, with the limits of KEPT_RESULTS."""
-    return KeyedStore(home.root / name, KEPT_RESULTS[name])
+    """Return the store of that name in this home, with the limits of KEPT_RESULTS; one of bytes is KEPT_DISK_SHARE of
+    the disk where that is less."""
+    store = KeyedStore(home.root / name, KEPT_RESULTS[name])
+    if store.limits.total_bytes is None:
+        return store
+    share = int(shutil.disk_usage(store.existing_directory).total * limits.KEPT_DISK_SHARE)
+    return replace(store, limits=replace(store.limits, total_bytes=min(store.limits.total_bytes, share)))
 
 
 def collect_kept_results(home: Home, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:

@@ -137,12 +137,13 @@ class CommitFiles:
 
 
 class Environments:
-    """The cache of one home. `limit`: bytes that are kept; beyond it the least recently used go first; 0: no cache."""
+    """The cache of one home. `limit`: bytes that are kept; beyond it the least recently used go first; 0: no cache;
+    None: as the store has it."""
 
-    def __init__(self, home: Home, limit: int) -> None:
-        self._home, self._limit = home, limit
+    def __init__(self, home: Home, limit: int | None) -> None:
         store = kept_results(home, "environments")
-        self._store = replace(store, limits=replace(store.limits, total_bytes=limit))
+        self._home, self._limit = home, store.limits.total_bytes or 0 if limit is None else limit
+        self._store = replace(store, limits=replace(store.limits, total_bytes=self._limit))
 
     @property
     def is_enabled(self) -> bool:

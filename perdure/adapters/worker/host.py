@@ -326,7 +326,8 @@ class Host:
 
     @property
     def _environments(self) -> Environments:
-        return Environments(self.home, int(self.config.environments.gigabytes * 1e9))
+        gigabytes = self.config.environments.gigabytes
+        return Environments(self.home, None if gigabytes is None else int(gigabytes * 1e9))
 
     def load_contract(self, vault: Vault, delivery: str, sha256: str) -> Contract:
         """Load the fixed terms that the delivery runs under.

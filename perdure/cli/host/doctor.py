@@ -23,6 +23,7 @@ from perdure.adapters.sandbox.base import MachineShare
 from perdure.adapters.sandbox.control_groups import find_delegated_group
 from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
 from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
+from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.programs import run_program
 from perdure.cli.event_loop import run_coroutine
@@ -49,6 +50,7 @@ from perdure.local.server import find_server
 from perdure.models.config.repository import BUILT_IN, RepositoryConfig, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
+from perdure.models.limits import HOME_DISK_SHARE
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
 from perdure.text import format_count, shorten
@@ -73,18 +75,23 @@ def check_git() -> list[Checkup]:
 
 
 def check_home() -> list[Checkup]:
-    """Check that the home directory can be used, and report its free space and other people's accounts.
+    """Check that the home directory can be used, and report its size, its share of the disk, which is noted beyond
+    HOME_DISK_SHARE, the free space and other people's accounts.
 
     Directories that the check makes are removed again. Raises BadInput when the home cannot be used.
     """
     root = Home.find().root
     missing_paths = [path for path in (root, *root.parents) if not path.exists()]
     checks.check_home(root)
-    free = shutil.disk_usage(root).free // 1024**3
+    disk, size = shutil.disk_usage(root), size_on_disk(root)
     for path in missing_paths:
         with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
             path.rmdir()
-    return [Checkup("home", OK, f"{with_tilde(root)}, {free} GiB free"), *_find_other_accounts()]
+    share = f"{size / disk.total:.1%} of the disk" if size else "empty"
+    text = f"{with_tilde(root)}: {gigabytes(size)}, {share}; {gigabytes(disk.free)} free"
+    is_large = size > disk.total * HOME_DISK_SHARE
+    fix = "perdure gc --days 7 removes what ended a week ago" if is_large else ""
+    return [Checkup("home", NOTE if is_large else OK, text, fix), *_find_other_accounts()]
 
 
 def _find_other_accounts() -> list[Checkup]:

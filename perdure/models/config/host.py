@@ -111,9 +111,10 @@ class PageSettings(Settings):
 
 
 class EnvironmentSettings(Settings):
-    """The most that is kept, on disk, of what setup made, for later deliveries; 0: nothing is kept."""
+    """The most that is kept, on disk, of what setup made, for later deliveries; 0: nothing is kept; None: 10 GB, on a
+    small disk KEPT_DISK_SHARE of it."""
 
-    gigabytes: float = Field(default=DEFAULTS.environment_gb, ge=0, le=100_000, allow_inf_nan=False)
+    gigabytes: float | None = Field(default=None, ge=0, le=100_000, allow_inf_nan=False)
 
 
 class HostConfig(Settings):

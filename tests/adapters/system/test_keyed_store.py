@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from perdure.adapters.system.keyed_store import (
     collect_kept_results,
     kept_results,
 )
+from perdure.models.limits import KEPT_DISK_SHARE
 
 HOUR = timedelta(hours=1)
 
@@ -93,6 +95,15 @@ def test_a_shorter_time_and_what_is_needed_are_for_the_caller_to_say(store: Keye
     assert names(weekly) == ["a", "needed"]
     assert weekly.remove_surplus(HOUR) == []
     assert names(weekly) == []
+
+
+def test_environments_and_compiled_files_take_a_share_of_a_small_disk(tmp_path: Path) -> None:
+    total = shutil.disk_usage(tmp_path).total
+    for name in ("environments", "seeds"):
+        limit = kept_results(Home(tmp_path / "home"), name).limits.total_bytes
+        assert limit is not None
+        assert limit <= total * KEPT_DISK_SHARE
+        assert limit == min(KEPT_RESULTS[name].total_bytes or 0, int(total * KEPT_DISK_SHARE))
 
 
 def test_nothing_is_kept_where_the_disk_is_nearly_full(store: KeyedStore) -> None:

@@ -147,6 +147,20 @@ def test_doctor_leaves_no_directory_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_doctor_says_how_large_the_home_is_and_from_a_share_of_the_disk_on_what_makes_it_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    (tmp_path / "file").write_bytes(b"x" * 200_000_000)
+    small = doctor.check_home()[0]
+    assert (small.mark, small.fix) == (doctor.OK, "")
+    assert ": 0.2 GB, 0." in small.text
+    assert " of the disk; " in small.text
+    monkeypatch.setattr(doctor, "HOME_DISK_SHARE", 1e-9)
+    large = doctor.check_home()[0]
+    assert (large.mark, "perdure gc" in large.fix) == (doctor.NOTE, True)
+
+
 def test_config_says_where_each_setting_comes_from(
     cli: Cli, edit_base: Callable[[str, str], None], tmp_path: Path
 ) -> None:
