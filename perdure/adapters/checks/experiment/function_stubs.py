@@ -1,6 +1,6 @@
 """Take the bodies out of functions that a change adds, for `commit_pair`: a new test whose file does not even load
 without the change says nothing by that. On the change with its new functions stubbed it has to fail. Python, Go, Rust,
-and named functions of JavaScript and TypeScript are read."""
+Java, JavaScript and TypeScript are read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,28 @@ from perdure.adapters.checks.tamper.source_tests import blank_source
 _HEADS = {
     "go": re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?\w{1,200}"),
     "rs": re.compile(r"\bfn \w{1,200}"),
-    "js": re.compile(r"\bfunction\*? \w{1,200}"),
+    "js": re.compile(
+        r"\bfunction\*? \w{1,200}"
+        r"|[\w.]{1,200} = (?:async )?(?:function\*? ?(?=\()|(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()]{1,200})? =>(?= ?\{))"
+        r"|(?m:^)[ \t]+(?:(?:static|async|get|set|public|private|protected|override) |\*)*"
+        r"#?(?!(?:if|for|while|switch|catch|with|function|constructor)\b)\w{1,200}"
+        r"(?=\([^()]{0,1000}\)(?: ?:[^{;=()]{1,200})? ?\{)"
+    ),
+    "java": re.compile(
+        r"(?m)^[ \t]+(?:(?:public|protected|private|static|final|synchronized) )+[\w<>\[\], .?]{1,200} \w{1,200}"
+        r"(?=\([^()]{0,1000}\)[\w., ]{0,200}\{)"
+    ),
 }
-_BODIES = {"go": '{ panic("stubbed") }', "rs": "{ panic!() }", "js": "{ throw new Error('stubbed'); }"}
+_ARROW = re.compile(
+    r"(?m)([\w.]{1,200} = (?:async )?(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()\n]{1,200})? => ?)(?![{\s])([^\n;]{1,1000});$"
+)
+"""A function of JavaScript whose body is an expression, on one line that ends in a semicolon."""
+_BODIES = {
+    "go": '{ panic("stubbed") }',
+    "rs": "{ panic!() }",
+    "js": "{ throw new Error('stubbed'); }",
+    "java": '{ throw new UnsupportedOperationException("stubbed"); }',
+}
 _LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
 _BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
 _GO_TEST = re.compile(r"(?m)^func Test(?![a-z])\w*\((?!_ )(\w+) \*testing\.T\) \{")
@@ -86,4 +105,9 @@ def _stub_braces(language: str, before: str, after: str) -> str:
         parts += [after[position : opening.start()], _BODIES[language]]
         position = source.block_end(opening.start())
     stubbed = "".join([*parts, after[position:]])
+    if language == "js":
+        bare = blank_source(stubbed, language).bare
+        for match in reversed(list(_ARROW.finditer(bare))):
+            if match[1] not in before:
+                stubbed = f"{stubbed[: match.end(1)]}{_BODIES[language]}{stubbed[match.end(2) :]}"
     return remove_unused_go_imports(stubbed) if language == "go" and parts else stubbed

@@ -81,6 +81,66 @@ def test_declarations_without_a_body_are_left_alone() -> None:
     assert stub_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1
 
 
+JS = """\
+const half = (a) => a / 2;
+exports.twice = async a => {
+  return { b: 2 * a };
+};
+exports.third = function (a) {
+  return a / 3;
+};
+class Sum {
+  constructor(a) { this.a = a; }
+  static of(a, b = {}) {
+    if (a) { return new Sum(a); }
+  }
+  get value() { return this.a; }
+}
+exports.object = {
+  quarter(a) { return a / 4; },
+};
+Object.assign(exports, { half, Sum });
+"""
+
+
+def test_functions_of_javascript_are_stubbed_however_they_are_written(tmp_path: Path) -> None:
+    require("node")
+    stubbed = stub_new_functions("a.js", "", JS)
+    (tmp_path / "a.js").write_text(stubbed)
+    calls = [
+        *("a.half(1)", "await a.twice(1)", "a.third(1)", "a.Sum.of(1)", "new a.Sum(1).value"),
+        "a.object.quarter(1)",
+    ]
+    program = "".join(
+        f"try {{ {call}; console.log('passed', {call!r}) }} catch (error) {{ console.log(error.message) }}\n"
+        for call in calls
+    )
+    (tmp_path / "call.js").write_text(f"const a = require('./a.js');\n(async () => {{ {program} }})();\n")
+    done = subprocess.run(["node", "call.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["stubbed"] * len(calls), done
+    assert stub_new_functions("a.js", JS, JS) == JS
+
+
+def test_new_methods_of_java_are_stubbed_and_constructors_stay() -> None:
+    java = (
+        "class A {\n    A(int a) { this.a = a; }\n    public A() { this(1); }\n"
+        "    public static <T> List<T> of(T a) throws Error {\n        return List.of(a);\n    }\n}\n"
+    )
+    stubbed = stub_new_functions("A.java", "", java)
+    assert stubbed.count("UnsupportedOperationException") == 1
+    assert "List.of" not in stubbed
+    assert "this(1)" in stubbed
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text", ["a = (" * 20_000, "a.b = " * 20_000, " \t" * 40_000, "public " * 20_000 + "(", "\n x(" * 20_000]
+)
+def test_hostile_product_files_are_read_in_bounded_time(text: str) -> None:
+    for name in ("a.js", "A.java", "a.go", "a.rs"):
+        stub_new_functions(name, "", text)
+
+
 def test_a_module_that_cannot_be_written_again_stays_as_it_is() -> None:
     deep = f"x = {' + '.join(['1'] * 3000)}\n\ndef new():\n    return x\n"
     assert stub_new_functions("a.py", "", deep) == deep
