@@ -16,7 +16,8 @@ _HEADS = {
     "rs": re.compile(r"\bfn \w{1,200}"),
     "js": re.compile(
         r"\bfunction\*? \w{1,200}"
-        r"|[\w.]{1,200} = (?:async )?(?:function\*? ?(?=\()|(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()]{1,200})? =>(?= ?\{))"
+        r"|[\w.]{1,200} = (?:async )?"
+        r"(?:function\*? ?(?=\()|(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()]{1,200})? =>(?= ?\{))"
         r"|(?m:^)[ \t]+(?:(?:static|async|get|set|public|private|protected|override) |\*)*"
         r"#?(?!(?:if|for|while|switch|catch|with|function|constructor)\b)\w{1,200}"
         r"(?=\([^()]{0,1000}\)(?: ?:[^{;=()]{1,200})? ?\{)"
@@ -27,7 +28,8 @@ _HEADS = {
     ),
 }
 _ARROW = re.compile(
-    r"(?m)([\w.]{1,200} = (?:async )?(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()\n]{1,200})? => ?)(?![{\s])([^\n;]{1,1000});$"
+    r"(?m)([\w.]{1,200} = (?:async )?(?:\([^()]{0,1000}\)|\w{1,200})(?::[^={;()\n]{1,200})? => ?)"
+    r"(?![{\s])([^\n;]{1,1000});$"
 )
 """A function of JavaScript whose body is an expression, on one line that ends in a semicolon."""
 _BODIES = {
