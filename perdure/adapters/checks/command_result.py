@@ -2,7 +2,7 @@
 red.
 
 `perdure.adapters.checks.tests` calls it after each run. `go test` events are read here; JUnit files in `checks.junit`,
-the output of `cargo test` in `checks.runners.rust`.
+TAP in `checks.tap`, the output of `cargo test` in `checks.runners.rust`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from perdure.adapters.checks.report_text import clean_name, storable_text
 from perdure.adapters.checks.runners import case_identifier_of, reproduction_command
 from perdure.adapters.checks.runners.base import Invocation, RunPlace
 from perdure.adapters.checks.runners.rust import read_libtest_output
+from perdure.adapters.checks.tap import read_tap
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.output import flood_reason, read_tail
@@ -72,7 +73,7 @@ def make_command_result(
     its verdict is `contradicted`. `partial` is set where the command stops at its first failure.
     """
     output = read_tail(command.output, TEST_TAIL_CHARS)
-    if call.events and call.report is not None:
+    if call.events and call.report is not None and not call.report.is_dir():
         report_tail = (
             read_go_output(call.report, TEST_TAIL_CHARS)
             if call.events == "go"
@@ -145,6 +146,8 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
         return ()
     if call.events == "go":
         return read_go_events(call.report, reproduce)
+    if call.events in ("tap", "titled tap"):
+        return prefix_directory(read_tap(call.report, command.output, reproduce, titled=call.events == "titled tap"))
     if call.events == "libtest":
         return prefix_directory(read_libtest_output(call.report, command.output, tree / test.directory, reproduce))
     *earlier, report = split_documents(call.report) if call.writing == "through" else [call.report]

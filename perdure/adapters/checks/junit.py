@@ -240,7 +240,8 @@ def _make_case(
     Nothing is validated, and all cases share the set of their given fields: a set for each would be half of their
     memory.
     """
-    outcome, message = _outcome_and_message(element) if len(element) else ("passed", "")
+    has_result = len(element) or element.get("status") == "disabled"
+    outcome, message = _outcome_and_message(element) if has_result else ("passed", "")
     file, name = identify(element.attrib)
     return TestCase.model_construct(
         _FIELDS,
@@ -260,7 +261,10 @@ def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
     middle where it is long; else passed with an empty one.
 
     An error wins over a skip, and a skip over a failure: node reports a todo as both, and does not count it as failed.
+    ctest calls a test skipped whose program is missing, and only its status says so of one that is disabled.
     """
+    if element.get("status") == "disabled":
+        return "skipped", ""
     results = list(junitparser.TestCase.fromelem(element).result)  # type: ignore[no-untyped-call]  # typed in part
     for kind, outcome in (
         (junitparser.Error, "errored"),
@@ -269,6 +273,9 @@ def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
     ):
         matching = [result for result in results if isinstance(result, kind)]
         if matching:
+            text = matching[0].message or ""
+            if element.get("status") == "notrun" and outcome == "skipped" and not text.startswith("SKIP_"):
+                outcome = "errored"
             texts = [part.strip() for part in (matching[0].message, matching[0].text) if part and part.strip()]
             if len(texts) == 2 and texts[0] in texts[1]:
                 texts = texts[1:]

@@ -125,7 +125,7 @@ ALLOWED = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "localtime", "timezone"),
     *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates", "ca-certificates.conf", "crypto-policies"),
     *("pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust/extracted", "pki/java"),
-    *("fonts", "chromium.d", "maven", "mime.types", "locale.alias", "bash.bashrc", "inputrc", "terminfo"),
+    *("fonts", "chromium.d", "maven", "php", "mime.types", "locale.alias", "bash.bashrc", "inputrc", "terminfo"),
     *("services", "protocols", "os-release"),
 )
 """Entries of /etc that real toolchains were seen to need (Debian), and their names elsewhere; java-* is added."""

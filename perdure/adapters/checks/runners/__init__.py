@@ -29,6 +29,7 @@ from perdure.adapters.checks.runners.javascript import Jest, Vitest
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import Unittest
+from perdure.adapters.checks.runners.runner_table import TABLE_RUNNERS
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
 from perdure.models.checks.report import TestCase
 from perdure.models.config.repository import TestCommand
@@ -37,6 +38,7 @@ RUNNERS: tuple[Runner, ...] = (
     *(Pytest(), Unittest()),
     *(Node(), Vitest(), Jest()),
     *(Go(), Nextest(), Cargo(), Maven(), Gradle()),
+    *TABLE_RUNNERS,
 )
 _BY_NAME = {runner.name: runner for runner in RUNNERS}
 

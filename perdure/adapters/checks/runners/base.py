@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
@@ -35,8 +35,8 @@ class Invocation:
                       something else stands last
     has_arguments     whether `script` ends in arguments of ours already
     partial           whether the first failure keeps something else from running
-    events            `report` is not JUnit but the events of `go test -json`, or the lines of `cargo test`; what
-                      the tests print is in there, too
+    events            `report` is not JUnit but the events of `go test -json`, the lines of `cargo test`, or TAP
+                      (`titled`: its comments are titles of tests); what the tests print is in there, too
     writing           how its runner writes `report`: from its beginning to its end, so that it may be a pipe;
                       opened once, also to be read, and closed once; or nobody knows
     """
@@ -51,7 +51,7 @@ class Invocation:
     separator: str | None = None
     has_arguments: bool = False
     partial: bool = False
-    events: Literal["", "go", "libtest"] = ""
+    events: Literal["", "go", "libtest", "tap", "titled tap"] = ""
     writing: Literal["through", "once", "anyhow"] = "anyhow"
 
     def with_host_paths(self, shown_at: Path, reports: Path) -> Invocation:
@@ -194,7 +194,7 @@ class Canaries:
 
 
 class Runner(ABC):
-    """A test runner; adding one is a file with such a class, and a line in RUNNERS.
+    """A test runner; adding one is a row of `runners.runner_table`, or a file with such a class and a line in RUNNERS.
 
     early_stop         options, as a regular expression, that end a run at its first failure; empty where the
                        report goes on
@@ -211,17 +211,17 @@ class Runner(ABC):
                        count
     """
 
-    name: ClassVar[str]
-    early_stop: ClassVar[str] = ""
-    is_fallback: ClassVar[bool] = False
-    tests: ClassVar[str]
-    roots: ClassVar[frozenset[str]] = frozenset()
-    settings: ClassVar[str] = ""
-    shared: ClassVar[frozenset[str]] = frozenset()
-    inline_tests: ClassVar[str] = ""
-    inline_tests_word: ClassVar[str] = ""
-    cache_variable: ClassVar[str] = ""
-    expiry_file: ClassVar[str] = ""
+    name: str
+    early_stop: str = ""
+    is_fallback: bool = False
+    tests: str
+    roots: frozenset[str] = frozenset()
+    settings: str = ""
+    shared: frozenset[str] = frozenset()
+    inline_tests: str = ""
+    inline_tests_word: str = ""
+    cache_variable: str = ""
+    expiry_file: str = ""
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:

@@ -20,7 +20,8 @@ _SEPARATORS = {"&&", "||", ";", "|", "&", "\n", "(", ")"}
 # Words before the program that really runs; options of theirs that start with a dash are skipped too.
 _WRAPPERS = {
     "uv": "run", "poetry": "run", "pdm": "run", "pipenv": "run", "hatch": "run", "rye": "run",
-    "env": "", "time": "", "nice": "", "exec": "", "command": "", "npx": "", "xvfb-run": "",
+    "env": "", "time": "", "nice": "", "exec": "", "command": "", "npx": "", "xvfb-run": "", "php": "",
+    "bundle": "exec", "pnpm": "exec", "yarn": "exec", "c8": "", "nyc": "", "cross-env": "",
 }  # fmt: skip
 _OPTIONS_WITH_VALUE = {
     "--extra",
@@ -32,6 +33,7 @@ _OPTIONS_WITH_VALUE = {
     "--project",
     "--directory",
     "-e",
+    "-d",
     "--env",
 }
 

@@ -28,6 +28,7 @@ from perdure.adapters.checks.runners.base import (
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
+from perdure.adapters.checks.runners.runner_table import reporter_source
 from perdure.adapters.system.bounded import parse_json
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import SIDE_PATTERNS, SIDE_READ_FILES
@@ -418,12 +419,6 @@ def throw_replaced(text: str) -> str:
 _CORE_MODULES = r"buffer|events|fs(?:/promises)?|os|path|stream|timers(?:/promises)?|url"
 
 
-def reporter_source(runner: str) -> str:
-    """Return the source of the reporter that writes JUnit for `node` or `jest`."""
-    directory = Path(__file__).with_name("reporters")
-    return "\n".join((directory / f"{name}.js").read_text() for name in ("junit", runner))
-
-
 class Jest(Runner):
     """Jest."""
 
@@ -449,7 +444,7 @@ class Jest(Runner):
             f"{request.command}{request.separator} {options}",
             self.name,
             report=request.file,
-            files={reporter: reporter_source("jest")},
+            files={reporter: reporter_source("jest.js")},
             separator=request.separator,
             has_arguments=True,
             writing="through",

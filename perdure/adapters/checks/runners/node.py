@@ -29,12 +29,8 @@ from perdure.adapters.checks.runners.command_trace import (
     split_commands,
     unwrap_command,
 )
-from perdure.adapters.checks.runners.javascript import (
-    ALL_FAIL,
-    plant_javascript_canaries,
-    reporter_source,
-    throw_replaced,
-)
+from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries, throw_replaced
+from perdure.adapters.checks.runners.runner_table import reporter_source
 from perdure.models.checks.report import TestCase
 
 
@@ -70,7 +66,7 @@ class Node(Runner):
             self.name,
             request.env_with_options("NODE_OPTIONS", options),
             request.file,
-            files={reporter: reporter_source("node")},
+            files={reporter: reporter_source("node.js")},
             separator=separator,
             writing="through",
         )

@@ -1,5 +1,5 @@
-// Writes a test as an element of JUnit. Stands before node.js and jest.js in the file that a runner loads inside the
-// sandbox; runners/javascript.py puts them together.
+// Writes a test as an element of JUnit. Stands before the other reporters in the file that a runner loads inside the
+// sandbox; runners/runner_table.py puts them together.
 
 const MESSAGE_CHARS = 20_000;
 const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\n': '&#10;', '\t': '&#9;', '\r': '&#13;' };

@@ -1,0 +1,244 @@
+"""Runners that are a row of data each, with the real ones: every test counts under its own name, and runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.checks.junit import BadReport
+from perdure.adapters.checks.tap import read_tap
+from perdure.adapters.checks.verdict import verdict_of
+from perdure.models.checks.report import TestCase
+from perdure.models.limits import CASE_MESSAGE_CHARS, CASE_NAME_CHARS
+from tests.guide import installed
+from tests.needs import require
+from tests.sandboxes import Bench, Files
+
+MOCHA = """\
+const assert = require('assert');
+describe('calc', () => {
+  it('adds (1.5) <&>', () => {});
+  it('subs', () => assert.strictEqual(1, 2));
+  it('twice', () => {}); it('twice', () => {});
+  it('later');
+  describe('deep', () => it('subs', () => {}));
+});
+"""
+AVA = """\
+import test from 'ava';
+test('adds', t => t.is(3, 3));
+test('subs', t => t.is(1, 2));
+test.skip('later', t => t.pass());
+test.failing('known', t => t.fail());
+"""
+TAPE = """\
+const test = require('tape');
+test('adds', (t) => { t.equal(3, 3); t.equal(3, 3); t.ok(1, 'one # two'); t.end(); });
+test('subs', (t) => { t.equal(1, 2); t.skip('later'); t.end(); });
+console.log('okay, it was said');
+"""
+PROVE = """\
+use Test::More tests => 5;
+ok(1, 'adds'); is(1, 2, 'subs'); ok(1);
+TODO: { local $TODO = 'x'; ok(0, 'later') }
+subtest deep => sub { plan tests => 1; ok(1, 'subs') };
+"""
+CMAKE = """\
+cmake_minimum_required(VERSION 3.10)
+project(calc NONE)
+enable_testing()
+add_test(NAME adds COMMAND true)
+add_test(NAME subs COMMAND sh -c "exit 1")
+add_test(NAME missing COMMAND no-such-program)
+add_test(NAME later COMMAND sh -c "exit 77")
+set_tests_properties(later PROPERTIES SKIP_RETURN_CODE 77)
+add_test(NAME off COMMAND true)
+set_tests_properties(off PROPERTIES DISABLED TRUE)
+add_subdirectory(more)
+"""
+PHPUNIT = """\
+<?php
+namespace Calc\\Tests;
+use PHPUnit\\Framework\\TestCase;
+abstract class Shared extends TestCase { public function testShared(): void { $this->assertTrue(true); } }
+class CalcTest extends Shared {
+  public function testSubs(): void { $this->assertSame(1, 2); }
+  /** @dataProvider sums */
+  public function testAdds($a): void { $this->assertTrue(true); }
+  public static function sums() { return [[1], 'two' => [2]]; }
+  public function testLater(): void { $this->markTestSkipped('no'); }
+}
+"""
+RSPEC = """\
+RSpec.describe 'Calc' do
+  it('adds') { expect(3).to eq 3 }
+  it('subs') { expect(1).to eq 2 }
+  it('later')
+  context('deep') { it { expect(3).to eq 3 } }
+end
+"""
+MINITEST = """\
+require 'minitest/autorun'
+module Shared; def test_shared; assert true; end; end
+class UsdTest < Minitest::Test
+  include Shared
+  def test_subs; assert_equal 1, 2; end
+  def test_later; skip 'no'; end
+end
+class YenTest < Minitest::Test; include Shared; end
+describe('calc') { it('adds') { _(3).must_equal 3 } }
+"""
+RAKE = "require 'rake/testtask'\nRake::TestTask.new { |t| t.pattern = 'test/*_test.rb' }\n"
+BATS = '@test "adds" { true; }\n@test "subs # one" { false; }\n@test "later" { skip; }\n'
+
+PHP = "Calc\\Tests\\CalcTest::"
+A_JS, B_JS = "test/a.test.js", "test/b.test.js"
+CTEST = "cmake -B build . && cmake --build build && cd build && ctest"
+OTHER_MOCHA, OTHER_AVA = (
+    "describe('calc', () => it('subs', () => {}));",
+    "import t from 'ava'; t('subs', t => t.pass());",
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("needs", "package", "tree", "command", "outcomes", "alone"),
+    [
+        pytest.param(
+            "node", "mocha", {A_JS: MOCHA, B_JS: OTHER_MOCHA, "package.json": '{"scripts": {"test": "mocha -R dot"}}'},
+            "npm test",
+            {f"{A_JS}::calc > adds (1.5) <&>": "passed", f"{A_JS}::calc > subs": "failed",
+             f"{A_JS}::calc > twice": "passed passed", f"{A_JS}::calc > later": "skipped",
+             f"{A_JS}::calc > deep > subs": "passed", f"{B_JS}::calc > subs": "passed"},
+            {f"{A_JS}::calc > subs": "failed", f"{B_JS}::calc > subs": "passed"}, id="mocha",
+        ),
+        pytest.param(
+            "node", "ava", {A_JS: AVA, B_JS: OTHER_AVA, "package.json": '{"type": "module"}'}, "npx ava",
+            {f"{A_JS}::adds": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::later": "skipped",
+             f"{A_JS}::known": "passed", f"{B_JS}::subs": "passed"},
+            {f"{A_JS}::subs": "failed", f"{B_JS}::subs": "passed"}, id="ava",
+        ),
+        pytest.param(
+            "node", "tape", {A_JS: TAPE, "package.json": '{"scripts": {"test": "tape test/*.js"}}'}, "npm test",
+            {"adds > should be strictly equal": "passed passed", "adds > one # two": "passed",
+             "subs > should be strictly equal": "failed", "subs > later": "skipped"},
+            None, id="tape",
+        ),
+        pytest.param(
+            "prove", "", {"t/a.t": PROVE, "t/deep/b.t": "print qq(1..1\\nok 1 - adds\\n); exit 3\n",
+                          "t/c.t": "print qq(1..0 # SKIP no\\n)\n", "t/d.t": "print qq(ok 1 - adds\\n)\n"},
+            "prove -r t",
+            {"t/a.t::adds": "passed", "t/a.t::subs": "failed", "t/a.t::test 3": "passed", "t/a.t::later": "skipped",
+             "t/a.t::deep": "passed", "t/deep/b.t::adds": "passed", "t/deep/b.t::exit status 3": "errored",
+             "t/c.t::all": "skipped", "t/d.t::adds": "passed", "t/d.t::ended before its plan": "errored"},
+            None, id="prove",
+        ),
+        pytest.param(
+            "bats", "", {"test/a.bats": BATS}, "bats test",
+            {"adds": "passed", "subs # one": "failed", "later": "skipped"}, {"subs # one": "failed"}, id="bats",
+        ),
+        pytest.param(
+            "ctest", "", {"CMakeLists.txt": CMAKE, "more/CMakeLists.txt": "add_test(NAME adds COMMAND true)\n"}, CTEST,
+            {"adds": "passed passed", "subs": "failed", "missing": "errored", "later": "skipped", "off": "skipped"},
+            {"subs": "failed"}, id="ctest",
+        ),
+        pytest.param(
+            "phpunit", "", {"tests/CalcTest.php": PHPUNIT}, "phpunit tests",
+            {f"{PHP}testSubs": "failed", f"{PHP}testShared": "passed", f"{PHP}testAdds with data set #0": "passed",
+             f'{PHP}testAdds with data set "two"': "passed", f"{PHP}testLater": "skipped"},
+            {f"{PHP}testSubs": "failed"}, id="phpunit",
+        ),
+        pytest.param(
+            "rspec", "", {"spec/a_spec.rb": RSPEC, "spec/b_spec.rb": RSPEC[:-4] + "end\n"}, "rspec spec/a_spec.rb",
+            {"spec/a_spec.rb::Calc adds": "passed", "spec/a_spec.rb::Calc subs": "failed",
+             "spec/a_spec.rb::Calc later": "skipped", "spec/a_spec.rb::Calc deep is expected to eq 3": "passed"},
+            {"spec/a_spec.rb::Calc subs": "failed"}, id="rspec",
+        ),
+        *(
+            pytest.param(
+                "rake", "", {"test/calc_test.rb": MINITEST, "Rakefile": RAKE}, command,
+                {"UsdTest::test_shared": "passed", "YenTest::test_shared": "passed", "UsdTest::test_subs": "failed",
+                 "UsdTest::test_later": "skipped", "calc::adds": "passed"},
+                alone, id=command.split()[0],
+            )
+            for command, alone in (
+                ("ruby -Itest test/calc_test.rb", {"UsdTest::test_subs": "failed"}), ("rake test", None),
+            )
+        ),
+    ],
+)  # fmt: skip
+async def test_every_test_counts_under_its_own_name_and_is_run_alone_by_its_command(
+    bench: Bench, files: Files, needs: str, package: str, tree: Mapping[str, str], command: str,
+    outcomes: Mapping[str, str], alone: Mapping[str, str] | None,
+) -> None:  # fmt: skip
+    """alone: what the command for the failing test reports; None: its runner cannot select one."""
+    require(needs)
+    root = files(tree)
+    if package:
+        installed(root, package)
+    report = await bench.run(root, command)
+    (result,) = report.commands
+    assert _outcomes(result.cases) == outcomes, result.tail
+    assert result.verdict == "failed"
+    (failing, *_) = [case for case in result.cases if case.outcome == "failed"]
+    assert bool(failing.command) == (alone is not None)
+    if alone is not None:
+        again = await bench.one(root, failing.command)
+        assert {name: said for name, said in _outcomes(again.cases).items() if said != "skipped"} == alone
+    assert verdict_of(report).status == "red"
+
+
+def _outcomes(cases: Sequence[TestCase]) -> dict[str, str]:
+    names = dict[str, str]()
+    for case in cases:
+        names[case.name] = f"{names.get(case.name, '')} {case.outcome}".strip()
+    return names
+
+
+async def test_a_failure_in_another_file_is_new_where_one_of_that_name_is_known(bench: Bench, files: Files) -> None:
+    require("prove")
+    bad = "print qq(1..1\\nnot ok 1 - adds\\n)\n"
+    good = bad.replace("not ", "")
+    before = await bench.run(files({"t/a.t": bad, "t/b.t": good}), "prove t")
+    after = await bench.run(files({"t/a.t": good, "t/b.t": bad}), "prove t", baseline=before)
+    assert [(case.name, case.known) for case in after.commands[0].cases if case.outcome == "failed"] == [
+        ("t/b.t::adds", False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "outcomes"),
+    [
+        (
+            "TAP version 13\n1..2\nok 1 - a\nBail out! no database\n",
+            {"a": "passed", "Bail out! no database": "errored"},
+        ),
+        ("1..3\nok\nok 2 - A#b\n", {"test 1": "passed", "A#b": "passed", "ended before its plan": "errored"}),
+        ("1..1\n  ok 1 - inner\nokay\nok 1 - a \x1b[1m # TODO later\n", {"a \\x1b[1m": "skipped"}),
+        ("1..1\nok 1 - a\nok 1 - a\n", {"a": "passed passed", "ended before its plan": "errored"}),
+        ("1..1\nok 1 -" + " " * 1_000_000 + "# skip" * 100_000 + "x\n", {"test 1": "skipped"}),
+        ("1..1\nnot ok 1 -" + "a" * 5_000 + "\n" + "at line\n" * 100_000, None),
+    ],
+)
+def test_tap_counts_as_its_plan_says(tmp_path: Path, stream: str, outcomes: Mapping[str, str] | None) -> None:
+    (tmp_path / "tap").write_text(stream)
+    cases = read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)
+    if outcomes is not None:
+        assert _outcomes(cases) == outcomes
+    assert all(len(case.name) < CASE_NAME_CHARS + 100 and len(case.message) < CASE_MESSAGE_CHARS + 10 for case in cases)
+
+
+@pytest.mark.parametrize("stream", ["", "all is well\n", "\0" * 1_000])
+def test_output_without_a_plan_is_a_failure(tmp_path: Path, stream: str) -> None:
+    (tmp_path / "tap").write_text(stream)
+    assert _outcomes(read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)) == {
+        "ended before its plan": "errored"
+    }
+
+
+def test_a_plan_of_no_test_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / "tap").write_text("1..0\n")
+    with pytest.raises(BadReport):
+        read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)
