@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +125,9 @@ bench-agents: $(READY) ## agents killed at random: orphans, tools done twice, sp
 
 screenshots: $(READY) ## take the pictures of docs/ anew: page, Web UI, terminal (a real browser; two minutes)
 	$(BIN)/python docs/screenshots.py
+
+gauntlet: $(READY) ## real projects of others, judged and compared with their bare runners (ARGS=--fixed: CI's ten; ARGS="qs …")
+	@$(BIN)/python -m benchmarks.gauntlet $(ARGS)
 
 bench-tokens: $(READY) ## the share of a step's input that is read from the cache, with our marks and without (ARGS="--turns 30")
 	@$(BIN)/python benchmarks/tokens.py $(ARGS)
