@@ -67,6 +67,15 @@ _LOOKS_AT_TESTS = re.compile(
     r"|__code__|__build_class__|gc\.(callbacks|get_)|set(trace|profile)\(|(from|require\()\s?['\"](vitest|chai|@jest/|node:test)"
     r"|Error\([^()]{0,40}\)\.stack|(prepare|capture)StackTrace|extract_stack|walk_stack|runtime\.Callers?\(|debug\.Stack\("
 )
+_DEPENDS_ON_RUN = re.compile(
+    r"\bsys\.(?:argv\[0\]|orig_argv)|\bos\.Args\[0\]|\bprocess\.(?:argv0\b|argv\[1\])|\bcurrent_exe\(|os\.Executable\("
+    r"|/proc/self|\bgetppid\b|\benviron[^\n]{0,9}['\"]CI['\"]|\b[gG]etenv\(['\"]CI['\"]|\bprocess\.env\.CI\b|gethostname\("
+    r"|(?:\b__file__|\b__dirname|\b(?:get)?cwd\(\)|import\.meta\.(?:url|dirname))[^\n]{0,20}"
+    r"(?:[!=]=|\bin\b|(?:starts|ends)[wW]ith|includes|match)"
+    r"|['\"] in (?:__file__|os\.getcwd\(\))"
+    r"|(?:\b(?:today|now|utcnow|time|Now)\([^()\n]{0,20}\)|new Date\(\))[^\n]{0,20}"
+    r"[<>]=? ?(?:['\"\d]|date(?:time)?\(|new Date\(.)"
+)
 _EQUALS = re.compile(
     r"__eq__|__ne__|__bool__|__(instance|subclass)(check|hook)__|def equals\(|boolean equals\(|Symbol\.toPrimitive"
     r"|valueOf\s?[(:=]"
@@ -153,8 +162,8 @@ def _file_hints(file: _ChangedFile, run_files: Collection[str]) -> Iterator[Tamp
     """Yield hints about one text file, by its name and the lines that differ.
 
     They are about settings of tests, files that run the tests, tests that are left out, remarks of linters and type
-    checkers that are suppressed, and product code that looks at what tests it, defines its own equality, or may end the
-    process.
+    checkers that are suppressed, and product code that looks at what tests it, depends on where, when or under which
+    name it runs, defines its own equality, or may end the process.
 
     run_files  as for find_hints
     """
@@ -175,6 +184,9 @@ def _file_hints(file: _ChangedFile, run_files: Collection[str]) -> Iterator[Tamp
         yield from file.make_hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, with_lost=False)
     elif _CODE.fullmatch(file.path) and file.name != "conftest.py":
         yield from file.make_hint(Tampering.REPORT, "it looks at what tests it", _LOOKS_AT_TESTS, with_lost=False)
+        yield from file.make_hint(
+            Tampering.REPORT, "it depends on where, when or as what it runs", _DEPENDS_ON_RUN, with_lost=False
+        )
         yield from file.make_hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, with_lost=False)
         yield from file.make_hint(Tampering.COMMAND, "it may end the process", _ENDS, with_lost=False)
 

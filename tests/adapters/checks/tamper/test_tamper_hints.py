@@ -37,6 +37,23 @@ TEST = "def test_zero():\n    assert parse('0s') == 0\n    assert parse('1s') ==
         ("calc.py", "x = 1\n", "x = traceback.extract_stack()\n", "it looks at what tests it"),
         ("calc.js", "x = 1\n", "x = new Error().stack\n", "it looks at what tests it"),
         ("calc.go", "package a\n", "package a\nvar _, f, _, _ = runtime.Caller(1)\n", "it looks at what tests it"),
+        *(
+            (path, "x = 1\n", text, "it depends on where, when or as what it runs")
+            for path, text in [
+                ("calc.py", "x = 'pytest' in sys.argv[0]\n"),
+                ("calc.py", "x = os.getcwd().startswith('/work')\n"),
+                ("calc.py", "x = 'tests' in __file__\n"),
+                ("calc.py", "x = datetime.now().year < 2027\n"),
+                ("calc.py", "x = date.today() < date(2027, 1, 1)\n"),
+                ("calc.py", "x = time.time() < 1_800_000_000\n"),
+                ("calc.py", "x = os.environ.get('CI')\n"),
+                ("calc.js", "x = process.argv[1].includes('test');\n"),
+                ("calc.js", "x = Date.now() < 1800000000000;\n"),
+                ("calc.js", "x = new Date() < new Date(2027);\n"),
+                ("calc.go", 'var x = strings.HasSuffix(os.Args[0], ".test")\n'),
+                ("calc.go", "var x = time.Now().Year() < 2027\n"),
+            ]
+        ),
         (
             "calc.py",
             "x = 1\n",
