@@ -109,14 +109,14 @@ class _SetupContext:
         branch = self.contract.branch if self.is_foreign else ""
         return cache_name(checkout_name(url), vault, self.contract.base, branch, self.grade)
 
-    def environment_key(self) -> str:
+    def environment_key(self, *, foreign: bool) -> str:
         """Return the digest of everything but the repository's files that decides what setup makes: repository, base
-        branch (none for a foreign branch), commands and hosts, sandbox, system, toolchains, and settings of
-        packages."""
+        branch (none for what was made on a foreign branch), commands and hosts, sandbox, system, toolchains, and
+        settings of packages."""
         return json_digest(
             {
                 "repository": self.workspace.vault.path.name,
-                "base": "" if self.is_foreign else self.contract.base,
+                "base": "" if foreign else self.contract.base,
                 "setup": [self.commands, self.contract.config.setup.hosts],
                 "sandbox": [str(self.inside), self.grade],
                 "host": [platform.machine(), platform.libc_ver(), platform.freedesktop_os_release()],
@@ -188,7 +188,9 @@ def has_same_setup(
     if not context.commands:
         return True
     base = CommitFiles.load(workspace.vault, workspace.record().base_sha)
-    return environments.fits_both(context.environment_key(), base, CommitFiles.load(workspace.vault, commit))
+    other = CommitFiles.load(workspace.vault, commit)
+    keys = {context.environment_key(foreign=foreign) for foreign in (False, context.is_foreign)}
+    return any(environments.fits_both(key, base, other) for key in keys)
 
 
 def has_lost_packages(home: Home, contract: Contract) -> bool:
@@ -217,15 +219,21 @@ async def _reuse_or_make(context: _SetupContext, environments: Environments) -> 
     """Put in place what setup made for another delivery, or run setup and keep what it made for the next. Returns what
     the sandbox shows, and True where it was reused.
 
+    On a foreign branch, what the base's setup made counts too, where it opened nothing that differs on the branch; what
+    the branch's own setup makes is for its own commit alone.
+
     Waits, at most once, while another delivery makes the same. Raises SetupFailed when a command fails,
     SandboxUnavailable, WorkCutOff, and Superseded when a newer attempt has taken over.
     """
     workspace = context.workspace
     commit = await in_thread(CommitFiles.load, workspace.vault, workspace.record().base_sha)
-    key = await in_thread(context.environment_key)
+    key = await in_thread(context.environment_key, foreign=context.is_foreign)
+    base_key = await in_thread(context.environment_key, foreign=False)
     async with _hold_setup_lock(environments.lock_path(key, commit), context.lease):
-        binds = await in_thread(environments.place_files, key, commit, workspace.path)
-        if binds is not None:
+        for usable_key in dict.fromkeys((base_key, key)):
+            binds = await in_thread(environments.place_files, usable_key, commit, workspace.path)
+            if binds is None:
+                continue
             context.lease.check()
             await in_thread(copy_files, Path(context.contract.source), workspace.path, context.copies)
             return binds, True

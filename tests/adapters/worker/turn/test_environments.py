@@ -216,13 +216,25 @@ async def test_copied_files_are_never_kept_nor_what_was_made_from_them(deliverie
     assert not [path for path in kept if b"s3cret" in path.read_bytes()]
 
 
-async def test_a_strangers_branch_makes_nothing_for_the_base_and_takes_nothing_from_it(deliveries: Deliveries) -> None:
-    first = await deliveries.made("one")
+async def test_a_strangers_branch_makes_nothing_for_the_base(deliveries: Deliveries) -> None:
     deliveries.commit("stranger", pkg__code="x = 3\n")
-    theirs = await deliveries.made("two", branch="stranger", phases=["test"])
+    theirs = await deliveries.made("one", branch="stranger", phases=["test"])
+    first = await deliveries.made("two")
     assert theirs != first
     assert await deliveries.made("three") == first
-    assert await deliveries.made("four", branch="stranger", phases=["test"]) == theirs
+
+
+async def test_a_strangers_branch_begins_with_what_setup_made_on_the_base_where_setup_would_find_the_same(
+    deliveries: Deliveries,
+) -> None:
+    first = await deliveries.made("one")
+    deliveries.commit("stranger", pkg__other="x = 3\n")
+    deliveries.commit("other", **{"requirements.txt": "two==2\n"})
+    assert await deliveries.made("two", branch="stranger", phases=["test"]) == first
+    theirs = await deliveries.made("three", branch="other", phases=["test"])
+    assert theirs != first
+    assert await deliveries.made("four", branch="other", phases=["test"]) == theirs
+    assert await deliveries.made("five") == first
 
 
 async def test_nothing_is_kept_where_nothing_is_mounted_or_the_owner_says_so(deliveries: Deliveries) -> None:
