@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
-from perdure.adapters.repository.detect import DEPENDENCIES
+from perdure.adapters.repository.detect.commands import DEPENDENCIES
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for

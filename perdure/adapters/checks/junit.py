@@ -21,7 +21,7 @@ from xml.parsers import expat
 import junitparser
 
 from perdure.adapters.checks.report_text import clean_message, clean_name, iter_xml
-from perdure.adapters.repository.detect import DEPENDENCIES
+from perdure.adapters.repository.detect.commands import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.text import cut_middle, shorten

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.repository import keys
-from perdure.adapters.repository.detect import DetectedCommands
+from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import (
     expand_setting,
     merge_tables,

@@ -17,7 +17,7 @@ from pathlib import Path
 from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.git.git_view import copy_for_setup, update_view
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.repository.detect import DEPENDENCIES
+from perdure.adapters.repository.detect.commands import DEPENDENCIES
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.adapters.system.directories import remove_path

@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]  # has no types of its own
+
 from perdure.models.limits import NESTING, PROJECT_FILE_BYTES
 
 LINE_DOTS = 500
@@ -33,11 +35,12 @@ class TextTooLarge(ValueError):
 
 
 def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
-    """Parse a TOML text of at most `limit` bytes.
+    """Parse a TOML text of at most `limit` bytes; a byte order mark before it is passed over.
 
     Raises TOMLDecodeError for a syntax error, and TextTooLarge for a longer text, a line with more than LINE_DOTS dots
     outside of strings, deeper nesting than NESTING, or a number of more than INTEGER_BITS; both are ValueErrors.
     """
+    text = text.removeprefix("\ufeff")
     _check_size(text, limit)
     keys = _STRING.sub(lambda table: "\n" * table.group().count("\n"), text)
     for number, line in enumerate(keys.split("\n"), 1):
@@ -56,11 +59,12 @@ def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
 
 
 def parse_json(text: str, limit: int = PROJECT_FILE_BYTES) -> Any:
-    """Parse a JSON text of at most `limit` bytes.
+    """Parse a JSON text of at most `limit` bytes; a byte order mark before it is passed over.
 
     Raises ValueError for a syntax error, and TextTooLarge, which is one, for a longer text, deeper nesting than
     NESTING, or a number of more than INTEGER_BITS.
     """
+    text = text.removeprefix("\ufeff")
     _check_size(text, limit)
     try:
         data = json.loads(text)
@@ -123,13 +127,14 @@ _READ_BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolch
 def read_beginning(path: Path, limit: int = _READ_BYTES) -> str:
     """Return at most the first `limit` bytes of a regular file as text; empty where it cannot be read.
 
-    Anything but a regular file counts as absent: a FIFO would block for ever. Bytes that are no UTF-8 are replaced.
+    Anything but a regular file counts as absent: a FIFO would block for ever. Bytes that are no UTF-8 are replaced, a
+    byte order mark is left out.
     """
     try:
         if not path.is_file():
             return ""
         with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", errors="replace")
+            return file.read(limit).decode("utf-8", errors="replace").removeprefix("\ufeff")
     except OSError:
         return ""
 
@@ -150,3 +155,32 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}
+
+
+_YAML: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+_YAML_BYTES = 128 * 1024  # its parser takes a microsecond a byte
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse a YAML text into texts, lists and mappings; None where it does not parse, is larger than _YAML_BYTES, or is
+    nested deeper than NESTING. What is named twice (an alias) is there twice, as the same object."""
+    depth = 0
+    try:
+        _check_size(text, _YAML_BYTES)
+        for event in yaml.parse(text, _YAML):  # libyaml's loader would end the process at the end of the stack
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > NESTING:
+                return None
+        return yaml.load(text, _YAML)  # noqa: S506  # it makes no other objects
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
+
+def subtable(table: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the table that lies at these names inside a table; empty where there is none."""
+    for name in names:
+        inner = table.get(name)
+        table = inner if isinstance(inner, dict) else {}
+    return table

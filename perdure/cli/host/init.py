@@ -24,7 +24,8 @@ from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.config import load_repository_config, render_config
-from perdure.adapters.repository.detect import DetectedCommands, detect_commands
+from perdure.adapters.repository.detect import detect_commands
+from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.setup import SetupBranch, run_setup_in_workspace
 from perdure.adapters.sandbox.environment import compute_binds, worktree_path_inside

@@ -18,7 +18,7 @@ from perdure.adapters.repository.config import (
     load_repository_config,
     merge_config,
 )
-from perdure.adapters.repository.detect import DetectedCommands
+from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import load_host_config, unknown_variables, user_file_name
 from perdure.models.config.host import HostConfig
 from perdure.models.config.repository import Limits, RepositoryConfig, SandboxGrade, TestCommand, parse_duration

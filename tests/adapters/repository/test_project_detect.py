@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.repository.config import NOTE_BYTES, load_repository_config, read_notes, render_config
-from perdure.adapters.repository.detect import DetectedCommands, detect_commands
+from perdure.adapters.repository.detect import detect_commands
+from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.models.config.repository import TestCommand
 from tests.sandboxes import Files
 

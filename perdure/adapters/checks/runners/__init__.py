@@ -20,8 +20,6 @@ from perdure.adapters.checks.runners.base import (
 from perdure.adapters.checks.runners.command_trace import (
     package_script_name,
     package_scripts,
-    split_commands,
-    unwrap_command,
 )
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.java import Gradle, Maven
@@ -31,6 +29,7 @@ from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import Unittest
 from perdure.adapters.checks.runners.runner_table import TABLE_RUNNERS
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
+from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.checks.report import TestCase
 from perdure.models.config.repository import TestCommand
 

@@ -25,12 +25,10 @@ from perdure.adapters.checks.runners.command_trace import (
     CommandDirectory,
     package_script_name,
     package_scripts,
-    split_at_word,
-    split_commands,
-    unwrap_command,
 )
 from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries, throw_replaced
 from perdure.adapters.checks.runners.runner_table import reporter_source
+from perdure.adapters.system.command_lines import split_at_word, split_commands, unwrap_command
 from perdure.models.checks.report import TestCase
 
 
