@@ -5,6 +5,7 @@ once: registering search attributes, and tasks in the background."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import os
@@ -41,13 +42,19 @@ from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.waiting_agents import AGENT_IDLE_S, IDLE_VARIABLE, WaitingAgents
-from perdure.adapters.worker.workspace_setup import has_lost_packages, has_same_setup, read_binds, set_up_workspace
+from perdure.adapters.worker.workspace_setup import (
+    has_lost_packages,
+    has_same_setup,
+    is_base_setup_worthwhile,
+    read_binds,
+    set_up_workspace,
+)
 from perdure.models.config.host import HostConfig
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.delivery.request import keyed_hash
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.turn import Contract
-from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
+from perdure.models.errors import BadInput, ModelRefusesUs, SetupFailed, WorkspaceLost
 from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.models.limits import TASK_QUEUE
 
@@ -312,11 +319,30 @@ class Host:
                 generation=record.generation,
             )
         if problems or not record.setup_done:
-            grade, caps = SandboxGrade(contract.grade), ResourceCaps.from_limits(self.config.commands)
-            await set_up_workspace(
-                self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.command_slots
-            )
+            if await in_thread(is_base_setup_worthwhile, self.home, workspace, lease, contract, self._environments):
+                workspace = await self._set_up_base_first(workspace, lease, contract)
+            await self._set_up(workspace, lease, contract)
         return workspace
+
+    async def _set_up_base_first(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
+        """Run setup on the base of a branch of strangers, so that what it makes is kept, and return the worktree made
+        anew for the branch. Where setup fails on the base, the branch's own decides. Raises what `_set_up` raises but
+        SetupFailed."""
+        terms = {"existing": False, "head": contract.base_sha, "branch": contract.base}
+        home, vault, record = self.home, workspace.vault, await in_thread(workspace.record)
+        place = home, vault, record.delivery
+        base_tree = await in_thread(Workspace.create, *place, contract.base_sha, generation=record.generation)
+        with contextlib.suppress(SetupFailed):
+            await self._set_up(base_tree, lease, contract.model_copy(update=terms))
+        lease.check()
+        return await in_thread(Workspace.create, *place, record.base_sha, generation=record.generation)
+
+    async def _set_up(self, workspace: Workspace, lease: Lease, contract: Contract) -> None:
+        """Set up a workspace with this host's limits. Raises what `set_up_workspace` raises."""
+        grade, caps = SandboxGrade(contract.grade), ResourceCaps.from_limits(self.config.commands)
+        await set_up_workspace(
+            self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.command_slots
+        )
 
     def has_same_setup(self, session: WorkspaceSession, commit: str) -> bool:
         """Return whether setup on another commit would make what it made in this session's workspace: True without

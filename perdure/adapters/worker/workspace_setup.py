@@ -193,6 +193,28 @@ def has_same_setup(
     return any(environments.fits_both(key, base, other) for key in keys)
 
 
+def is_base_setup_worthwhile(
+    home: Home, workspace: Workspace, lease: Lease, contract: Contract, environments: Environments
+) -> bool:
+    """Return whether a delivery on a branch of strangers should run setup on its base first: what that makes is kept
+    for all such branches, where none of theirs may be, and nothing is kept for this base yet.
+
+    False where a file at the top of the repository differs, or a link: setup reads those, and would make something
+    else.
+    """
+    context = _SetupContext(home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, None)
+    kept = context.grade is SandboxGrade.FULL and environments.is_enabled and bool(context.commands)
+    if not kept or not context.is_foreign:
+        return False
+    base, head = (
+        CommitFiles.load(workspace.vault, commit) for commit in (contract.base_sha, workspace.record().base_sha)
+    )
+    differing = {path for path in {*base.files, *head.files} if base.files.get(path) != head.files.get(path)}
+    if any("/" not in path for path in differing):
+        return False
+    return not environments.fits_both(context.environment_key(foreign=False), base, base)
+
+
 def has_lost_packages(home: Home, contract: Contract) -> bool:
     """Return whether packages that setup has fetched are not there any more: somebody removed them, or an earlier
     release kept them elsewhere. False without setup commands, and where setup has left no record of what the sandbox

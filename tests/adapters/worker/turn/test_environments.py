@@ -217,11 +217,37 @@ async def test_copied_files_are_never_kept_nor_what_was_made_from_them(deliverie
 
 
 async def test_a_strangers_branch_makes_nothing_for_the_base(deliveries: Deliveries) -> None:
-    deliveries.commit("stranger", pkg__code="x = 3\n")
+    deliveries.commit("stranger", pkg__code="x = 3\n", **{"setup.cfg": "\n"})
     theirs = await deliveries.made("one", branch="stranger", phases=["test"])
     first = await deliveries.made("two")
     assert theirs != first
     assert await deliveries.made("three") == first
+    assert await deliveries.made("four", branch="stranger", phases=["test"]) == theirs
+
+
+async def test_setup_runs_on_the_base_first_where_a_strangers_branch_may_begin_with_what_it_makes(
+    deliveries: Deliveries,
+) -> None:
+    deliveries.commit("stranger", pkg__other="x = 3\n")
+    deliveries.commit("another", pkg__other="x = 4\n")
+    await deliveries.prepare("one", branch="stranger", phases=["test"])
+    assert read_setup_record(deliveries.home.workspace("one")).reused
+    assert (deliveries.home.tree("one") / "pkg/other").read_text() == "x = 3\n"
+    assert Workspace.open(deliveries.home, "one").find_problems() == []
+    text = (deliveries.home.tree("one") / ".venv/made").read_text()
+    deliveries._seen.append(text)
+    assert await deliveries.made("two", branch="another", phases=["test"]) == text
+    assert await deliveries.made("three") == text
+    assert len(deliveries.entries()) == 1
+
+
+async def test_a_setup_that_fails_on_the_base_is_the_branchs_to_mend(deliveries: Deliveries) -> None:
+    setup = "test -e pkg/other && mkdir -p .venv"
+    deliveries.commit("stranger", pkg__other="x = 3\n")
+    await deliveries.prepare("one", setup, branch="stranger", phases=["test"])
+    assert not read_setup_record(deliveries.home.workspace("one")).reused
+    with pytest.raises(SetupFailed):
+        await deliveries.prepare("two", setup)
 
 
 async def test_a_strangers_branch_begins_with_what_setup_made_on_the_base_where_setup_would_find_the_same(
