@@ -54,14 +54,17 @@ def unwrap_command(argv: list[str]) -> list[str]:
     """Return the words of a command without variables set before it and wrappers such as `uv run` or `env`; `python -m
     X …` and `coverage run -m X …` become `X …`.
 
-    Empty where nothing is left, or Python runs something else than a module.
+    So does `python manage.py …` become `manage.py …`. Empty where nothing is left, or Python runs another script.
     """
     while argv:
         name = Path(argv[0]).name
         if re.fullmatch(r"\w+=.*", argv[0], re.DOTALL):
             argv = argv[1:]
         elif re.fullmatch(r"python[\d.]*", name) or (name == "coverage" and argv[1:2] == ["run"]):
+            script = next((number for number, word in enumerate(argv) if Path(word).name == "manage.py"), len(argv))
             before, module, after = split_at_word(argv, "-m")
+            if script < len(before):
+                before, module, after = argv[:script], True, argv[script:]
             # In `python tool.py -m pytest` the -m is the tool's own.
             options = all(w.startswith("-") or last in ("-X", "-W") for last, w in itertools.pairwise(before))
             is_its_own = name == "coverage" or options

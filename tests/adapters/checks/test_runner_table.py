@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -195,6 +197,67 @@ def _outcomes(cases: Sequence[TestCase]) -> dict[str, str]:
     for case in cases:
         names[case.name] = f"{names.get(case.name, '')} {case.outcome}".strip()
     return names
+
+
+MANAGE = """\
+import os, sys
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "conf")
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+CONF = """\
+SECRET_KEY = "x"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "shop"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+TEST_RUNNER = "conf.Loud"
+from django.test.runner import DiscoverRunner
+class Loud(DiscoverRunner):
+    def run_suite(self, suite, **options):
+        print("the runner of the settings")
+        return super().run_suite(suite, **options)
+"""
+SHOP = """\
+from django.contrib.auth.models import User
+from django.test import SimpleTestCase, TestCase
+from shop.money import Money
+class Usd(Money, TestCase):
+    def test_rows(self):
+        User.objects.create(username="a")
+        self.assertEqual(User.objects.count(), 1)
+class Yen(Money, SimpleTestCase):
+    def test_bad(self):
+        self.fail("always")
+"""
+
+
+@pytest.mark.timeout(300)
+async def test_django_tells_of_each_test_by_its_class_and_keeps_the_runner_of_the_settings(
+    bench: Bench, files: Files
+) -> None:
+    money = "class Money:\n    def test_shared(self):\n        self.assertTrue(1)\n"
+    root = files(
+        {"manage.py": MANAGE, "conf.py": CONF, "shop/__init__.py": "", "shop/money.py": money, "shop/test_a.py": SHOP}
+        | {"shop/test_b.py": SHOP.replace("self.fail", "self.skipTest")}
+    )
+    words = [sys.executable, "-m", "pip", "install", "-q", "--target", str(root / "site"), "django<6"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    if done.returncode:
+        pytest.skip(f"pip cannot install django: {done.stderr[-200:]}")
+    result = await bench.one(root, "PYTHONPATH=site python manage.py test shop")
+    assert _outcomes(result.cases) == {
+        f"shop/test_{file}.py::{test}": outcome
+        for file, bad in (("a", "failed"), ("b", "skipped"))
+        for test, outcome in (
+            ("Usd::test_shared", "passed"), ("Usd::test_rows", "passed"),
+            ("Yen::test_shared", "passed"), ("Yen::test_bad", bad),
+        )
+    }, result.tail  # fmt: skip
+    assert "the runner of the settings" in result.tail
+    again = await bench.one(root, result.cases[0].command)
+    assert _outcomes(again.cases) == {"shop/test_a.py::Yen::test_bad": "failed"}
+    for command in ("python -m django test shop --settings conf --pythonpath .", "python manage.py test shop.test_b"):
+        parallel = await bench.one(root, f"PYTHONPATH=site {command} --parallel 2 -k shared")
+        assert {*_outcomes(parallel.cases).values()} == {"passed"}, parallel.tail
 
 
 async def test_a_failure_in_another_file_is_new_where_one_of_that_name_is_known(bench: Bench, files: Files) -> None:

@@ -26,7 +26,7 @@ from perdure.adapters.checks.runners.java import Gradle, Maven
 from perdure.adapters.checks.runners.javascript import Jest, Vitest
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.adapters.checks.runners.python import Unittest
+from perdure.adapters.checks.runners.python import Django, Unittest
 from perdure.adapters.checks.runners.runner_table import TABLE_RUNNERS
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
@@ -34,7 +34,7 @@ from perdure.models.checks.report import TestCase
 from perdure.models.config.repository import TestCommand
 
 RUNNERS: tuple[Runner, ...] = (
-    *(Pytest(), Unittest()),
+    *(Pytest(), Unittest(), Django()),
     *(Node(), Vitest(), Jest()),
     *(Go(), Nextest(), Cargo(), Maven(), Gradle()),
     *TABLE_RUNNERS,

@@ -1,6 +1,6 @@
-"""The runner for `python -m unittest`, and canaries in Python for it and for pytest: the same always-failing test,
-which tries each form of assertion, and a check that the product has replaced neither the runner, nor its assertions,
-nor the tests.
+"""The runners `python -m unittest` and Django's `manage.py test`, and canaries in Python for them and for pytest: the
+same always-failing test, which tries each form of assertion, and a check that the product has replaced neither the
+runner, nor its assertions, nor the tests.
 
 The product runs in the same process. Code that knows this text can still hide from it; but then it is code whose
 purpose a reviewer sees.
@@ -9,6 +9,7 @@ purpose a reviewer sees.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import shlex
 import textwrap
@@ -452,6 +453,46 @@ class Unittest(Runner):
                 bodies |= changed.own_names
                 names |= dict.fromkeys((first, last, integrity, *library_names), path)
         return Canaries(planting, names, bodies, startup=library_snapshot() if planting else None)
+
+
+class Django(Unittest):
+    """`manage.py test` and `django-admin test`."""
+
+    name = "django"
+    early_stop = r"\s--failfast(?=\s|$)"
+    is_fallback = False
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program in ("manage.py", "django-admin", "django") and rest[:1] == ["test"]
+
+    def with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how Django is run with a test runner of ours, which derives from that of the settings.
+
+        None where arguments cannot be appended, or the command chooses a runner itself.
+        """
+        if request.separator is None or "--testrunner" in request.command:
+            return None
+        reporter = request.file.parent / "django" / "unittest_report.py"
+        inner = re.sub(r"\bPYTHONPATH=", lambda _: f"PYTHONPATH={shlex.quote(str(reporter.parent))}:", request.command)
+        path = f"{reporter.parent}:{request.env.get('PYTHONPATH', '')}".rstrip(":")
+        return Invocation(
+            f"{inner}{request.separator} --testrunner unittest_report.DjangoRunner",
+            self.name,
+            {"PYTHONPATH": path},
+            request.file,
+            files={reporter: _REPORTER.read_text()},
+            separator=request.separator,
+            has_arguments=True,
+            writing="through",
+        )
+
+    def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
+        """Return the files of modules that commands name as tests; of a package that is named, its tests are found by
+        their own names."""
+        pairs = [pair for argv in commands if self.runs(argv[0], argv[1:]) for pair in itertools.pairwise(argv[1:])]
+        labels = [_module_name(word) for before, word in pairs if not before.startswith("-") and word[:1] != "-"]
+        files = module_files(labels, directory.paths)
+        return ConfiguredTestSide(files=tuple(file for file in files if not file.endswith("__init__.py")))
 
 
 def _module_name(word: str) -> str:

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # It wraps what unittest itself leaves untyped, in whatever Python the repository has.
 """`python -m unittest` with a JUnit report, run in its place: the report's path is the first argument, then come
-unittest's own.
+unittest's own. `manage.py test` loads DjangoRunner from here.
 
 The runner in `runners.python` copies this file beside the report and puts it into the command line. Runs inside the
 sandbox, under the repository's Python: nothing of Perdure is imported.
@@ -27,7 +27,22 @@ def main():
         sys.path[0] = os.getcwd()
     outcomes = []
 
-    class ReportingResult(unittest.TextTestResult):
+    class ReportingRunner(unittest.TextTestRunner):
+        resultclass = reporting_result(unittest.TextTestResult, outcomes)
+
+        def run(self, test):
+            result = super().run(test)
+            report_file.write(junit_report(outcomes))
+            report_file.close()
+            return result
+
+    unittest.main(module=None, argv=["python -m unittest", *sys.argv[2:]], testRunner=ReportingRunner)
+
+
+def reporting_result(base, outcomes):
+    """Return a class of results, derived from `base`, that adds to `outcomes` what junit_report takes."""
+
+    class ReportingResult(base):
         def startTest(self, test):
             self.started_at, self.problems = time.monotonic(), []
             super().startTest(test)
@@ -74,16 +89,29 @@ def main():
                 kind = "failure" if issubclass(err[0], test.failureException) else "error"
                 self.record_problem(test, kind, str(subtest))
 
-    class ReportingRunner(unittest.TextTestRunner):
-        resultclass = ReportingResult
+    return ReportingResult
 
-        def run(self, test):
-            result = super().run(test)
-            report_file.write(junit_report(outcomes))
-            report_file.close()
+
+def __getattr__(name):
+    """Return Django's test runner of the settings, made to write the report above this file, as `DjangoRunner`."""
+    if name != "DjangoRunner":
+        raise AttributeError(name)
+    from django.conf import settings
+    from django.test.utils import get_runner
+
+    class DjangoRunner(get_runner(settings)):
+        def get_resultclass(self):
+            self.outcomes = []
+            return reporting_result(super().get_resultclass() or unittest.TextTestResult, self.outcomes)
+
+        def run_suite(self, suite, **options):
+            result = super().run_suite(suite, **options)
+            file = os.path.join(os.path.dirname(os.path.dirname(__file__)), "junit.xml")
+            with open(file, "w", encoding="utf-8") as report_file:
+                report_file.write(junit_report(self.outcomes))
             return result
 
-    unittest.main(module=None, argv=["python -m unittest", *sys.argv[2:]], testRunner=ReportingRunner)
+    return DjangoRunner
 
 
 def junit_report(outcomes):

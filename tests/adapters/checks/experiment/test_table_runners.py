@@ -3,6 +3,9 @@ said."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from experiment_fixtures import Files, Trials
 
@@ -37,3 +40,34 @@ async def test_a_deleted_spec_that_would_fail_is_gone(tried: Trials, after: File
     assert (len(one.promises), len([*one.taken, *one.contradicted]), found.is_tampered) == (promises, taken, taken > 0)
     assert one.canaries is CanaryOutcome.NOT_ASKED
     assert "no test file of the base takes a test that must fail" in one.unasked
+
+
+CONF = 'SECRET_KEY = "x"\nINSTALLED_APPS = ["shop"]\n'
+SHOP = "def add(a, b):\n    return a + b\n"
+SHOP_TEST = """\
+from django.test import SimpleTestCase
+from shop import add
+class Adds(SimpleTestCase):
+    def test_adds(self):
+        self.assertEqual(add(1, 2), 3)
+"""
+SITE = {"conf.py": CONF, "shop/__init__.py": SHOP, "shop/test_shop.py": SHOP_TEST}
+
+
+@pytest.mark.timeout(300)
+async def test_django_reports_canaries_and_misses_them_where_they_are_silenced(tried: Trials) -> None:
+    words = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tried.worktree / ".venv/lib"), "django<6"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    if done.returncode:
+        pytest.skip(f"pip cannot install django: {done.stderr[-200:]}")
+    command = "PYTHONPATH=.venv/lib:. python -m django test shop --settings conf"
+    wrong = SHOP.replace("a + b", "a - b")
+    honest = await tried(
+        SITE, {"shop/__init__.py": wrong, "shop/test_shop.py": SHOP_TEST.replace("3)", "-1)")}, command
+    )
+    (one,) = honest.commands
+    assert (one.canaries, len(one.promises), honest.is_tampered) == (CanaryOutcome.CAUGHT, 1, False), (
+        honest.model_dump_json(indent=1)
+    )
+    silent = "import unittest\nunittest.TestCase.assertEqual = lambda *_: None\n"
+    assert (await tried(SITE, {"shop/__init__.py": silent + wrong}, command)).is_tampered
