@@ -21,7 +21,6 @@ from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
 from perdure.adapters.checks.experiment.commit_pair import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.checkouts import filtered_paths
 from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
@@ -29,8 +28,8 @@ from perdure.adapters.git.workspace import Workspace, worktree_path
 from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, read_notes
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.host import delivery_labels, shared_budgets
+from perdure.adapters.repository.setup import name_empty_submodules, name_filtered_files
 from perdure.adapters.repository.terms import delivery_title, retry_token_limit
-from perdure.adapters.system.bounded import read_beginning
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
@@ -120,8 +119,8 @@ class PrepareActivity:
             await in_thread(session.restore, first_checkpoint)
             title = await in_thread(delivery_title, vault, contract)
             setup_record = await in_thread(read_setup_record, session.directory)
-            notes.append(await in_thread(_name_empty_submodules, session.workspace))
-            notes.append(await in_thread(_name_filtered_files, session.workspace))
+            notes.append(await in_thread(name_empty_submodules, session.workspace))
+            notes.append(await in_thread(name_filtered_files, session.workspace))
         prepared = self._make_result(
             work.request, contract, contract_hash, artifact, first_checkpoint, base_tests, title, setup_record
         )
@@ -357,32 +356,6 @@ def _survey_test_side(vault: Vault, contract: Contract) -> str:
         return ""
     origin = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
     return check_test_side(vault, contract.head, config.test, config.tests.side, origin)
-
-
-def _name_empty_submodules(workspace: Workspace) -> str:
-    """Return one line that names the submodules at which no file is after setup; empty where there is none."""
-    names = sorted(workspace.empty_submodules())
-    return f"empty, for no [setup] command fills them: submodules {shorten(', '.join(names), 200)}" if names else ""
-
-
-_STORED_FORMS = {
-    "version https://git-lfs.github.com/spec/": "git-lfs pointers",
-    "\0GITCRYPT\0": "git-crypt ciphertext",
-}
-"""Names for files as two well-known filters store them, by how these begin."""
-
-
-def _name_filtered_files(workspace: Workspace) -> str:
-    """Return one line that names the files of the base which are pointers or ciphertext, because filters are not run;
-    all files of a filter that is not known here. Empty where there is none."""
-    names: dict[str, list[str]] = {}
-    for path, name in filtered_paths(workspace.vault, workspace.record().base_sha).items():
-        beginning = read_beginning(workspace.path / path, 64)
-        form = next((form for magic, form in _STORED_FORMS.items() if beginning.startswith(magic)), "")
-        if form or name not in ("lfs", "git-crypt"):
-            names.setdefault(form or f"what filter {name} stores", []).append(path)
-    lines = (f"{form}, for filters are not run: {shorten(', '.join(paths), 120)}" for form, paths in names.items())
-    return " · ".join(lines)
 
 
 def _write_first_checkpoint(session: WorkspaceSession) -> str:

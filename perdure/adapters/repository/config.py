@@ -212,12 +212,14 @@ def _is_above_limit(name: str, wanted: Any, highest: Any) -> bool:
     return parse_duration(wanted) > parse_duration(highest) if name == "time" else bool(wanted > highest)
 
 
-def render_config(detected: DetectedCommands) -> str:
-    """Return the text of a commented perdure.toml with these commands; loading it gives the same ones. Nothing is
-    written."""
+def render_config(detected: DetectedCommands, side: Sequence[str] = ()) -> str:
+    """Return the text of a commented perdure.toml with these commands and, where there are any, these patterns of
+    `[tests] side`; loading it gives the same ones. Nothing is written."""
     setup = "".join(f"    {_toml_string(command)},\n" for command in detected.setup)
     commands = f"commands = [\n{setup}]" if setup else "commands = []"
     tests = "\n".join(_render_test(test) for test in detected.tests) or _NO_TESTS
+    if side:
+        tests += f"\n[tests]\n# Outside of where tests are looked for.\nside = {json.dumps(side, ensure_ascii=False)}\n"
     return f"""\
 # How Perdure works on this repository. It is read from the base branch, so commit it.
 version = 1

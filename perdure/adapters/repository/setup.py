@@ -14,12 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.adapters.git.checkouts import filtered_paths
 from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.git.git_view import copy_for_setup, update_view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.detect.commands import DEPENDENCIES
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
+from perdure.adapters.system.bounded import read_beginning
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.opened_files import OpenedFiles, watch_opened_files
@@ -28,6 +30,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import SetupFailed
 from perdure.models.limits import FAILURE_TAIL_CHARS
+from perdure.text import shorten
 
 _DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
 
@@ -180,6 +183,32 @@ def _setup_error(script: str, finished: SandboxResult, output: str, timeout_s: f
     elif missing_program:
         fix = f"install {missing_program} on this host, or change [setup] commands in perdure.toml"
     return SetupFailed(f"setup failed: {failure}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
+
+
+def name_empty_submodules(workspace: Workspace) -> str:
+    """Return one line that names the submodules at which no file is after setup; empty where there is none."""
+    names = sorted(workspace.empty_submodules())
+    return f"empty, for no [setup] command fills them: submodules {shorten(', '.join(names), 200)}" if names else ""
+
+
+_STORED_FORMS = {
+    "version https://git-lfs.github.com/spec/": "git-lfs pointers",
+    "\0GITCRYPT\0": "git-crypt ciphertext",
+}
+"""Names for files as two well-known filters store them, by how these begin."""
+
+
+def name_filtered_files(workspace: Workspace) -> str:
+    """Return one line that names the files of the base which are pointers or ciphertext, because filters are not run;
+    all files of a filter that is not known here. Empty where there is none."""
+    names: dict[str, list[str]] = {}
+    for path, name in filtered_paths(workspace.vault, workspace.record().base_sha).items():
+        beginning = read_beginning(workspace.path / path, 64)
+        form = next((form for magic, form in _STORED_FORMS.items() if beginning.startswith(magic)), "")
+        if form or name not in ("lfs", "git-crypt"):
+            names.setdefault(form or f"what filter {name} stores", []).append(path)
+    lines = (f"{form}, for filters are not run: {shorten(', '.join(paths), 120)}" for form, paths in names.items())
+    return " · ".join(lines)
 
 
 def ignore_dependencies(tree: Path) -> None:

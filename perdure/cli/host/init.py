@@ -1,4 +1,5 @@
-"""`perdure init`: a first `perdure.toml`, its commands tried out."""
+"""`perdure init`: a first `perdure.toml`, its commands tried out: setup without what fails in it and may be left out,
+for each test command that fails the others that may be right, and why what is red is red."""
 
 from __future__ import annotations
 
@@ -7,27 +8,29 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from perdure.adapters.checks.experiment.commit_pair import find_tests_outside
 from perdure.adapters.checks.tests import CommandPlace, run_tests
-from perdure.adapters.checks.verdict import find_not_started, verdict_of
+from perdure.adapters.checks.verdict import find_not_started, result_line, verdict_of
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.foreign_repository import find_repository, foreign_git
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.repository.config import load_repository_config, render_config
+from perdure.adapters.repository.config import render_config
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import load_host_config
-from perdure.adapters.repository.setup import SetupBranch, run_setup_in_workspace
+from perdure.adapters.repository.setup import SetupBranch, name_filtered_files, run_setup_in_workspace
+from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.environment import compute_binds, worktree_path_inside
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.reach import Reach
@@ -36,11 +39,12 @@ from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.output import last_lines
 from perdure.cli.event_loop import run_coroutine
+from perdure.cli.host.red_reasons import explain_red
 from perdure.cli.request.repository import CONFIG_FILE, origin_url
 from perdure.cli.screen import Screen
 from perdure.local.checks import check_home
-from perdure.models.config.repository import RepositoryConfig, parse_duration
-from perdure.models.errors import BadInput
+from perdure.models.config.repository import RepositoryConfig, TestCommand, parse_duration
+from perdure.models.errors import BadInput, SetupFailed
 from perdure.models.ids import cache_name, checkout_name
 
 if TYPE_CHECKING:
@@ -78,23 +82,44 @@ def init(repo: Path, force: bool, dry_run: bool) -> None:
     except OSError as error:
         raise BadInput(f"{CONFIG_FILE} cannot be written: {error.strerror}", where=str(path)) from None
     screen.print_line(f"✓ wrote {path}")
-    report = run_coroutine(_try_commands(screen, root, load_repository_config(text, CONFIG_FILE)))
+    trial = run_coroutine(_try_commands(screen, root, detected))
+    if (tried_text := render_config(trial.detected, trial.side)) != text:
+        write_whole(path, tried_text.encode(), mode=0o666)
+        screen.print_line(f"✓ wrote {path} again, with what was tried")
+    report = trial.report
     keep_command = f"git add {CONFIG_FILE} && git commit" + (" && git push" if origin_url(root) else "")
     if report is not None and (failed_results := [result for result in report.commands if result.verdict != "passed"]):
-        _print_failures(screen, failed_results)
+        _print_failures(screen, failed_results, trial.reasons)
         screen.print_line(f'  next  make them green, or: {keep_command}, then: perdure deliver "Make the tests green"')
         screen.print_line("        a delivery answers for new failures only; required = false lets a command fail")
         raise typer.Exit(1)
     screen.print_line(f'  next  {keep_command}, then: perdure deliver "what you want"')
 
 
-async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) -> TestReport | None:
-    """Run setup and tests on a fresh clone of HEAD, as a delivery would, print how they ended, and return the report.
+@dataclass
+class _Trial:
+    """The commands that are left after they were tried, the report of their tests (None: there is no test command),
+    files
+    of tests that belong into `[tests] side`, and by the name of a red command why it is red."""
 
-    None where there is no test command. Raises PerdureError where setup fails or a required test command cannot start.
+    detected: DetectedCommands
+    report: TestReport | None = None
+    side: tuple[str, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+async def _try_commands(screen: Screen, root: Path, detected: DetectedCommands) -> _Trial:
+    """Run setup and tests on a fresh clone of HEAD, as a delivery would, print how they ended, and return what is left
+    of
+    the commands, with the report.
+
+    Raises PerdureError where setup fails or a required test command cannot start.
     """
 
     home, host = Home.find(), load_host_config(os.environ)
+    setup_settings = RepositoryConfig(version=1).setup
+    reach = Reach(setup_settings.hosts, frozenset(host.setup_hosts))
+    trial = _Trial(detected)
     with _scratch_directory(home) as directory:
         vault = Vault.open_or_create(Home(directory), str(root))
         base, commit = await asyncio.to_thread(vault.fetch_checkout)
@@ -113,27 +138,43 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
             binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root), host.sandbox)})
             return sandbox_for(host.sandbox, home, binds, ResourceCaps.from_limits(host.commands))
 
-        if config.setup.commands:
+        async def run_setup() -> None:
             await run_setup_in_workspace(
                 await asyncio.to_thread(make_sandbox),
                 workspace,
                 SetupBranch(base, commit, base),
-                config.setup.commands,
-                parse_duration(config.setup.timeout),
+                trial.detected.setup,
+                parse_duration(setup_settings.timeout),
                 directory / "logs",
                 lambda line: None,
                 inside=inside,
-                reach=Reach(config.setup.hosts, frozenset(host.setup_hosts)),
+                reach=reach,
             )
-            screen.print_line(f"✓ setup      {' && '.join(config.setup.commands)}")
+
+        while trial.detected.setup:
+            try:
+                await run_setup()
+            except SetupFailed as error:
+                failed = error.where.removeprefix("[setup] ")
+                if failed not in trial.detected.optional:
+                    raise
+                screen.print_line(f"! left out   {failed}: {error.what.splitlines()[0]}")
+                left = tuple(command for command in trial.detected.setup if command != failed)
+                optional = tuple(command for command in trial.detected.optional if command != failed)
+                trial.detected = replace(trial.detected, setup=left, optional=optional)
+                continue
+            screen.print_line(f"✓ setup      {' && '.join(trial.detected.setup)}")
+            break
         if empty := sorted(await asyncio.to_thread(workspace.empty_submodules)):
             screen.print_line(f"! submodules {', '.join(empty)}: empty in a delivery")
             screen.print_line(
                 '             [setup] commands with "git submodule update --init --recursive" first fill them'
             )
-        if not config.test:
+        if filtered := await asyncio.to_thread(name_filtered_files, workspace):
+            screen.print_line(f"! files      {filtered}")
+        if not trial.detected.tests:
             screen.print_line("! test       no test command was found: pull requests will be drafts that say so")
-            return None
+            return trial
         record = await asyncio.to_thread(workspace.finish_setup)
 
         def check_out() -> Path:
@@ -142,37 +183,88 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
             )
             return directory / "clean"
 
-        report = await run_tests(
-            CommandPlace(
-                await asyncio.to_thread(make_sandbox),  # made anew: setup may have made a virtual environment
-                worktree=workspace.path,
-                log_dir=directory / "logs",
-                inside=inside,
-                source=await asyncio.to_thread(check_out),
-                shared=record.setup_paths,
-                git_dir=await asyncio.to_thread(update_view, workspace, base, commit, base),
-            ),
-            commands=config.test,
-            commit=commit,
-            tree=vault.tree_of(commit),
-            on_progress=lambda line: None,
-            renew=check_out,
+        place = CommandPlace(
+            await asyncio.to_thread(make_sandbox),  # made anew: setup may have made a virtual environment
+            worktree=workspace.path,
+            log_dir=directory / "logs",
+            inside=inside,
+            source=await asyncio.to_thread(check_out),
+            shared=record.setup_paths,
+            git_dir=await asyncio.to_thread(update_view, workspace, base, commit, base),
         )
+
+        async def run_commands(tests: Sequence[TestCommand]) -> TestReport:
+            tree = vault.tree_of(commit)
+            return await run_tests(
+                place, commands=tests, commit=commit, tree=tree, on_progress=lambda line: None, renew=check_out
+            )
+
+        report = await run_commands(trial.detected.tests)
+        for number, (test, result) in enumerate(zip(trial.detected.tests, report.commands, strict=True)):
+            best_test, best_result = test, result
+            for command in trial.detected.alternatives.get(test.name, ())[:_ALTERNATIVES_TRIED]:
+                if best_result.verdict == "passed":
+                    break
+                await asyncio.to_thread(check_out)
+                candidate = test.model_copy(update={"command": command})
+                (other,) = (await run_commands([candidate])).commands
+                if _is_better(other, best_result):
+                    best_test, best_result = candidate, other
+            if best_test is not test:
+                screen.print_line(f"! test       {test.command}: {result_line(result)}; instead: {best_test.command}")
+                tests, results = [*trial.detected.tests], [*report.commands]
+                tests[number], results[number] = best_test, best_result
+                trial.detected = replace(trial.detected, tests=tuple(tests))
+                report = report.model_copy(update={"commands": tuple(results)})
         if (unstarted := find_not_started(report)) is not None:
             raise unstarted.to_error("HEAD", f'perdure.toml [[test]] "{unstarted.name}"')
-        result = verdict_of(report)
-        screen.print_line(f"{'✓' if result.status == 'green' else '✗'} test       {result.summary}")
-        return report
+        verdict = verdict_of(report)
+        screen.print_line(f"{'✓' if verdict.status == 'green' else '✗'} test       {verdict.summary}")
+        files = {case.file for result in report.commands for case in result.cases if case.file}
+        trial.side = await asyncio.to_thread(find_tests_outside, vault, commit, trial.detected.tests, files)
+        if trial.side:
+            screen.print_line(f"✓ side       {', '.join(trial.side)}: tests outside of where they are looked for")
+        for test, result in zip(trial.detected.tests, report.commands, strict=True):
+            if result.verdict != "passed":
+                again = SandboxCommand(
+                    script=test.command,
+                    worktree=workspace.path,
+                    inside=inside,
+                    directory=test.directory,
+                    output=directory / "logs" / "again.log",
+                    timeout_s=parse_duration(test.timeout),
+                    git_dir=place.git_dir,
+                    network=True,
+                    reach=reach,
+                )
+                finished = await place.sandbox.run_command(again)
+                trial.reasons[result.name] = explain_red(result, finished.exit_code == 0)
+        trial.report = report
+        return trial
 
 
-def _print_failures(screen: Screen, failed_results: Sequence[CommandResult]) -> None:
-    """Print each command that did not pass, with its last lines, where a person begins to look."""
+_ALTERNATIVES_TRIED = 4
+
+
+def _is_better(other: CommandResult, result: CommandResult) -> bool:
+    """Return whether another command tells more than one that failed: it starts, and as many tests pass, or more where
+    it
+    fails, too."""
+    passed, passed_before = (sum(case.outcome == "passed" for case in ran.cases) for ran in (other, result))
+    if other.verdict == "passed":
+        return passed >= passed_before
+    return other.verdict != "not_started" and (result.verdict == "not_started" or passed > passed_before)
+
+
+def _print_failures(screen: Screen, failed_results: Sequence[CommandResult], reasons: Mapping[str, str]) -> None:
+    """Print each command that did not pass, with its last lines, where a person begins to look, and why it is red."""
     screen.print_line("! tests are red before anything was changed")
     for result in failed_results:
         where = f" in {result.directory}" if result.directory else ""
         screen.print_line(f"\n  {result.command}{where}: {result.reason}")
         for line in last_lines(result.tail).splitlines():
             screen.print_line(f"    {line}")
+        screen.print_line(f"  why   {reasons[result.name]}")
     screen.print_line("")
 
 
@@ -237,3 +329,5 @@ def _print_detected(screen: Screen, detected: DetectedCommands) -> None:
         screen.print_line(f"  setup      {command}")
     for test in detected.tests:
         screen.print_line(f"  test       {test.command}" + (f" (in {test.directory})" if test.directory else ""))
+    for place in detected.left_out:
+        screen.print_line(f"! left out   {place}")

@@ -10,16 +10,17 @@ import secrets
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from perdure.adapters.checks.baseline import CaseKey, command_key
 from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
-from perdure.adapters.checks.experiment.helper_search import find_shadowing_modules, find_test_helpers
+from perdure.adapters.checks.experiment.helper_search import find_shadowing_modules, find_test_helpers, imported_modules
 from perdure.adapters.checks.experiment.reduced_tests import defined_names, find_test_text, remove_definitions
-from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees
+from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees, quoted_words
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
+from perdure.adapters.checks.tamper.source_tests import find_tests
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
 from perdure.adapters.git.checkouts import checkout_attributes, differing_checkouts
 from perdure.adapters.git.repository import Repository
@@ -413,6 +414,25 @@ def check_test_side(
     if is_known and not any(rules.holds_tests(path) for path in tree.entries):
         return "no test file is found here: name them in [tests] side"
     return ""
+
+
+def find_tests_outside(
+    repository: Repository, commit: str, tests: Sequence[TestCommand], reported: Collection[str]
+) -> tuple[str, ...]:
+    """Return the files, of those that a report names, which define tests and are no test side of the commit, and which
+    its product does not import: they belong into `[tests] side`. Tests that stand inside the product, as in Rust, do
+    not. Raises GitError when there is no such commit."""
+    tree = CommitTree.from_commit(repository, commit)
+    rules = SideRules.from_tree(tree, [(test, find_command_runner(tree, test)) for test in tests])
+    outside = [path for path in sorted({*reported}) if path in tree.entries and not path.endswith(".rs")]
+    outside = [path for path in outside if not rules.is_side(path) and not rules.is_shared(path)]
+    texts = tree.read_texts(path for path in tree.entries if not rules.is_side(path)) if outside else {}
+    product = {path: text for path, text in texts.items() if path not in outside}
+    imported = quoted_words(product.values()).union(*(imported_modules(path, text) for path, text in product.items()))
+    names = {name.rpartition(".")[2] for name in imported} | {name.partition(".")[0] for name in imported}
+    return tuple(
+        path for path in outside if find_tests(path, texts.get(path, "")) and PurePosixPath(path).stem not in names
+    )
 
 
 def _quote_patterns(patterns: Sequence[str]) -> str:

@@ -1,0 +1,62 @@
+"""Say why a repository's tests are red before anything was changed, from what they printed and from one more run with
+network: no test ran, a variable is missing, the sandbox has no network, or the commit itself is red. `perdure init`
+prints it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from perdure.adapters.checks.baseline import FAILING
+from perdure.text import shorten
+
+if TYPE_CHECKING:
+    from perdure.models.checks.report import CommandResult
+
+_NO_TEST = re.compile(
+    r"not one test ran|no tests? (?:were collected|ran|found|files?)|no test (?:suite|file)s? found"
+    r"|it reports no test|\bran 0 tests|collected 0 items|\bfound 0 tests?|NO TESTS RAN",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(
+    r"[^\n]*(?:Name or service not known|Temporary failure in name resolution|nodename nor servname|getaddrinfo"
+    r"|\bENOTFOUND\b|\bEAI_AGAIN\b|\bENETUNREACH\b|Network is unreachable|No route to host|Could not resolve host"
+    r"|no such host|failed to lookup address|Failed to establish a new connection|dns error)[^\n]*"
+)
+_VARIABLES = (
+    re.compile(r"environ[^\n]*\n(?:.*\n){0,12}?[^\n]*KeyError: '(\w+)'"),
+    re.compile(r"(?:environment variables?:?|\bset the) [`'\"$]*([A-Z][A-Z0-9_]{2,})\b", re.IGNORECASE),
+    re.compile(r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)[`'\"]?:? (?:environment variable )?(?:is |was |must be )?(?:not )?"
+               r"(?:set|defined|required|missing|unset|undefined)\b"),
+    re.compile(r"\b([A-Z]\w+): (?:unbound variable|parameter not set)"),
+)  # fmt: skip
+"""Words by which runtimes, frameworks and people name a variable that is missing."""
+
+
+def find_missing_variable(output: str) -> str:
+    """Return the name of an environment variable that the output says is missing; empty where it names none."""
+    for pattern in _VARIABLES:
+        for match in pattern.finditer(output):
+            if match[1].isupper():
+                return str(match[1])
+    return ""
+
+
+def explain_red(result: CommandResult, green_with_network: bool) -> str:
+    """Return one sentence about why a command is red.
+
+    green_with_network  it passed when it was run once more, with network, in a plain checkout
+    """
+    cases = [case for case in result.cases if case.outcome in FAILING]
+    output = "\n".join([result.reason, result.tail, *(case.message for case in cases)])
+    if not result.cases and _NO_TEST.search(output):
+        return "no test ran: name the files or the directory of tests in its command"
+    if name := find_missing_variable(output):
+        return f'{name} is not set: write "{name}=… {result.command}", or take a file along by [setup] copy'
+    asked = _NETWORK.search(output)
+    if green_with_network:
+        line = f" ({shorten(asked[0].strip(), 100)})" if asked else ""
+        return f"tests have no network, and with network they pass{line}: let [setup] fetch what they need"
+    if asked:
+        return f"tests have no network: {shorten(asked[0].strip(), 100)}; with network they are red too"
+    return "it is red in a plain checkout with network too: HEAD itself is red"

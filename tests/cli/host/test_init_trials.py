@@ -1,0 +1,102 @@
+"""`perdure init` tries what it proposes: what fails is replaced or left out, and why tests are red is said."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.host.red_reasons import explain_red
+from perdure.models.checks.report import CommandResult, TestCase
+from tests.cli.conftest import Cli
+from tests.engine import git
+
+UNITTEST = "import unittest\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        pass\n"
+
+
+def repository(where: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(text)
+    git(where, "init", "-q")
+    git(where, "add", "-A")
+    git(where, "commit", "-qm", "first")
+    return where
+
+
+def test_what_maintainers_wrote_for_another_system_is_left_out_and_a_command_that_runs_is_found(
+    cli: Cli, tmp_path: Path
+) -> None:
+    tox = "[testenv]\ndeps = absent @ file:///absent\ncommands = python run_tests.py --all\n"
+    here = repository(
+        tmp_path / "r",
+        {"tox.ini": tox, "run_tests.py": "raise SystemExit('needs a display')\n", "tests/test_x.py": UNITTEST},
+    )
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "! left out   .venv/bin/python -m pip install" in ran.out
+    assert "run_tests.py --all: exit code 1; instead: .venv/bin/python -m unittest discover -s tests" in ran.out
+    written = tomllib.loads((here / "perdure.toml").read_text())
+    assert written["setup"]["commands"] == ["python3 -m venv .venv"]
+    assert [test["command"] for test in written["test"]] == [".venv/bin/python -m unittest discover -s tests"]
+
+
+def test_tests_outside_of_the_test_side_are_written_down_and_pointers_are_named(cli: Cli, tmp_path: Path) -> None:
+    loading = "import unittest\nimport calc.suite\n\ndef load_tests(loader, tests, pattern):\n"
+    here = repository(
+        tmp_path / "r",
+        {
+            "calc/__init__.py": "import json\n",
+            "calc/suite.py": UNITTEST,
+            "tests/test_all.py": f"{loading}    return loader.loadTestsFromModule(calc.suite)\n",
+            "tests/__init__.py": "",
+            ".gitattributes": "*.bin filter=lfs\n",
+            "a.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        },
+    )
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "! files      git-lfs pointers, for filters are not run: a.bin" in ran.out
+    assert tomllib.loads((here / "perdure.toml").read_text())["tests"]["side"] == ["calc/suite.py"]
+
+
+def test_init_says_which_variable_is_missing(cli: Cli, tmp_path: Path) -> None:
+    test = UNITTEST.replace("pass", "import os; os.environ['SHOP_DATABASE']")
+    ran = cli("init", "--repo", str(repository(tmp_path / "r", {"tests/test_x.py": test})))
+    assert ran.code == 1
+    assert 'why   SHOP_DATABASE is not set: write "SHOP_DATABASE=… python3 -m unittest' in ran.out
+
+
+def test_init_says_that_the_commit_itself_is_red(cli: Cli, tmp_path: Path) -> None:
+    test = UNITTEST.replace("pass", "self.fail()")
+    ran = cli("init", "--repo", str(repository(tmp_path / "r", {"tests/test_x.py": test})))
+    assert "why   it is red in a plain checkout with network too: HEAD itself is red" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("output", "green_with_network", "says"),
+    [
+        ("Ran 0 tests in 0.0s\n\nNO TESTS RAN", False, "no test ran"),
+        ("django...ImproperlyConfigured: Set the DATABASE_URL environment variable", False, "DATABASE_URL is not set"),
+        ("run.sh: line 3: API_TOKEN: unbound variable", False, "API_TOKEN is not set"),
+        ("Error: missing environment variable `PORT_A`", False, "PORT_A is not set"),
+        ("  File os.py\n    value = os.environ[key]\nKeyError: 'SHOP_X'", False, "SHOP_X is not set"),
+        (
+            "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+            True,
+            "and with network they pass (socket",
+        ),
+        ("Error: getaddrinfo EAI_AGAIN example.org", False, "with network they are red too"),
+        ("fails offline in its own words", True, "with network they pass: let"),
+        ("AssertionError: 1 != 2\nTHE END is required", False, "HEAD itself is red"),
+    ],
+)
+def test_the_reason_fits_what_was_printed(output: str, green_with_network: bool, says: str) -> None:
+    case = TestCase(name="t", outcome="failed", message=output)
+    result = CommandResult(name="unit", command="make test", verdict="failed", reason="exit code 1")
+    if "TESTS RAN" in output:
+        result = result.model_copy(update={"tail": output})
+    else:
+        result = result.model_copy(update={"cases": (case,)})
+    assert says in explain_red(result, green_with_network)
