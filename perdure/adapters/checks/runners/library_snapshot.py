@@ -9,6 +9,7 @@ Python: nothing of Perdure is imported.
 """
 
 import builtins
+import contextlib
 import functools
 import os
 import sys
@@ -64,19 +65,22 @@ class LibrarySnapshot:
             spec = next((spec for spec in specs if spec is not None), None)
         finally:
             self.is_finding = False
-        if spec is not None and self.kind_of(name, spec.origin) and not isinstance(spec.loader, type):
-            spec.loader.exec_module = functools.partial(self.execute, spec.loader)
+        loader = getattr(spec, "loader", None)
+        if hasattr(loader, "exec_module") and not isinstance(loader, type) and self.kind_of(name, spec.origin):
+            with contextlib.suppress(AttributeError):  # a loader that takes no attributes: its module is not recorded
+                loader.exec_module = functools.partial(self.execute, loader)
         return spec
 
     def execute(self, loader, module):
         """Run a module's code by its loader, and record what is there then."""
-        del loader.exec_module
+        vars(loader).pop("exec_module", None)
         loader.exec_module(module)
         self.record(module)
 
     def kind_of(self, name, origin):
         """Return `standard` for a module of Python's own, `package` for an installed one, empty for any other."""
-        origin = origin if isinstance(origin, str) else "built-in"
+        if not isinstance(origin, str):
+            return ""  # a namespace package, or made by code
         if origin.startswith(self.packages) or "-packages" + os.sep in origin:
             return "" if name.partition(".")[0] in self.products else "package"
         return "standard" if origin in ("built-in", "frozen") or origin.startswith(self.standard) else ""
@@ -118,8 +122,8 @@ class LibrarySnapshot:
                 replaced.add("sys.modules[" + repr(name) + "]")
         for finder in sys.meta_path:
             home = sys.modules.get(getattr(finder, "__module__", None) or type(finder).__module__)
-            origin = getattr(getattr(home, "__spec__", None), "origin", None)
-            if finder is not self and home is not None and origin and not self.kind_of(home.__name__, origin):
+            file = getattr(home, "__file__", None)
+            if finder is not self and file and not self.kind_of(home.__name__, file):
                 replaced.add("sys.meta_path")
         if os.getcwd() != self.directory:
             replaced.add("the working directory")

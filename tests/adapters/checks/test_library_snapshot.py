@@ -1,0 +1,115 @@
+"""What is replaced in libraries is named, and nothing else, whatever loads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.runners.javascript import throw_replaced
+from perdure.adapters.checks.runners.node import Node
+from perdure.adapters.checks.runners.python import library_snapshot
+from tests.needs import require
+
+LIBRARIES = "import decimal, fractions, json, math, string, unittest.mock\nmark = 1\n"
+REPORT = "import sys\nprint(*sys.library_snapshot.find_replaced('mark'), sep='|')\n"
+
+
+def replaced_in_python(directory: Path, program: str, **files: str) -> str:
+    """What a program is told that has the libraries above, with files beside it, `__` in their names for `/`."""
+    call = library_snapshot().add_to(Invocation(""), directory, {"PYTHONPATH": str(directory / "lib")})
+    for file, text in call.files.items():
+        file.write_text(text)
+    for name, text in files.items():
+        path = directory / f"lib/{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (directory / "program.py").write_text(f"{LIBRARIES}{program}\n{REPORT}")
+    argv = [sys.executable, "program.py"]
+    env = {**os.environ, **call.env}
+    done = subprocess.run(argv, cwd=directory, env=env, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("program", "replaced"),
+    [
+        ("", ""),
+        ("math.isclose = max", "math.isclose"),
+        ("math.pi = 3", "math.pi"),
+        ("json.dumps = json.loads", "json.dumps"),
+        ("del json.dumps", "json.dumps"),
+        ("json.len = lambda value: 1", "json.len"),
+        ("fractions.Fraction.__eq__ = lambda self, other: True", "fractions.Fraction.__eq__"),
+        ("unittest.TestCase.assertEqual = print", "unittest.case.TestCase.assertEqual"),
+        ("import builtins; builtins.sorted = list", "builtins.sorted"),
+        ("import os; os.chdir('/')", "the working directory"),
+        ("import sys; sys.modules['json'] = math", "sys.modules['json']"),
+        ("import sys; sys.meta_path.insert(0, type('F', (), {'find_spec': lambda *a: None}))", "sys.meta_path"),
+        ("import importlib; importlib.reload(json); importlib.reload(json.decoder)", ""),
+        ("with unittest.mock.patch('json.dumps'): pass", ""),
+        ("__import__('html').escape = str", ""),  # tests do not use it
+        ("import builtins; builtins._ = str; math.other = 1", ""),
+        ("import logging; logging.raiseExceptions = False", ""),
+    ],
+)
+def test_what_is_not_as_it_was_loaded_is_named(tmp_path: Path, program: str, replaced: str) -> None:
+    assert replaced_in_python(tmp_path, program) == replaced
+
+
+def test_any_loader_and_a_sitecustomize_of_ones_own_work_as_without_it(tmp_path: Path) -> None:
+    loader = (
+        "import importlib.util, sys, types\n\n\nclass Loader:\n    def find_spec(self, name, path, target=None):\n"
+        "        return importlib.util.spec_from_loader(name, self, origin=string_file) if name in names else None\n\n"
+        "    def create_module(self, spec):\n        return types.ModuleType(spec.name)\n\n"
+        "    def exec_module(self, module):\n        if module.__name__ == 'one':\n            import two\n"
+        "        module.value = module.__name__\n\n\n"
+        "import string\nnames, string_file = ('one', 'two'), string.__file__\n"
+        "sys.meta_path.append(Loader())\n"
+    )
+    program = "import named.inner, loaders, one, sitecustomize\nprint(named.inner.x, one.value, sitecustomize.x)"
+    files = {"named__inner": "x = 1\n", "loaders": loader, "sitecustomize": "x = 2\n"}
+    assert replaced_in_python(tmp_path, program, **files) == "sys.meta_path"
+
+
+@pytest.mark.parametrize(
+    ("program", "replaced"),
+    [
+        ("", ""),
+        ("JSON.stringify = String", "JSON.stringify"),
+        ("globalThis.Map = class {}", "Map"),
+        ("Array.prototype.includes = () => true", "Array.prototype.includes"),
+        ("Object.prototype.toJSON = () => 1", None),
+        ("require('fs').readFileSync = () => ''", "fs.readFileSync"),
+        ("require('path').join = () => ''", ""),  # tests do not use it
+        (
+            "require('assert').AssertionError.prototype.toString = () => ''",
+            "assert.AssertionError.prototype.toString, assert/strict.AssertionError.prototype.toString",
+        ),
+        ("process.chdir('/')", "the working directory"),
+        ("Array.prototype.last = () => 1; globalThis.fetch = 1; process.exitCode = 0", ""),
+    ],
+)
+def test_what_is_not_as_node_had_it_is_named(tmp_path: Path, program: str, replaced: str | None) -> None:
+    require("node")
+    canaries = Node().make_canaries({"a.test.js": "const fs = require('node:fs');\n"}, "token")
+    assert canaries.startup is not None
+    call = canaries.startup.add_to(Invocation(""), tmp_path, {})
+    for file, text in call.files.items():
+        file.write_text(text)
+    canary = throw_replaced("require('node:fs')")
+    (tmp_path / "program.js").write_text(
+        f"{program};\ntry {{ {canary} }} catch (error) {{ process._rawDebug(error.message) }}\n"
+    )
+    env = {**os.environ, **call.env}
+    done = subprocess.run(
+        ["node", "program.js"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=50, check=True
+    )
+    names = done.stderr.strip().removeprefix("libraries:").strip()
+    assert names == replaced if replaced is not None else "toJSON" in names, json.dumps(done.stderr)
