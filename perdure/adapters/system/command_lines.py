@@ -17,18 +17,8 @@ _WRAPPERS = {
     "bundle": "exec", "pnpm": "exec", "yarn": "exec", "bunx": "", "c8": "", "nyc": "", "cross-env": "",
 }  # fmt: skip
 _OPTIONS_WITH_VALUE = {
-    "--extra",
-    "--group",
-    "--with",
-    "--python",
-    "-p",
-    "--package",
-    "--project",
-    "--directory",
-    "-e",
-    "-d",
-    "--env",
-}
+    "--extra", "--group", "--with", "--python", "-p", "--package", "--project", "--directory", "-e", "-d", "--env",
+}  # fmt: skip
 
 
 def split_commands(command: str) -> list[list[str]]:

@@ -20,6 +20,7 @@ from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_d
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
+from perdure.adapters.checks.runners.command_trace import CODE
 from perdure.adapters.checks.tamper.source_tests import find_tests
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
 from perdure.adapters.git.checkouts import checkout_attributes, differing_checkouts
@@ -426,7 +427,8 @@ def find_tests_outside(
     rules = SideRules.from_tree(tree, [(test, find_command_runner(tree, test)) for test in tests])
     outside = [path for path in sorted({*reported}) if path in tree.entries and not path.endswith(".rs")]
     outside = [path for path in outside if not rules.is_side(path) and not rules.is_shared(path)]
-    texts = tree.read_texts(path for path in tree.entries if not rules.is_side(path)) if outside else {}
+    code = [path for path in tree.entries if CODE.fullmatch(path) and not rules.is_side(path)] if outside else []
+    texts = tree.read_texts(code)
     product = {path: text for path, text in texts.items() if path not in outside}
     imported = quoted_words(product.values()).union(*(imported_modules(path, text) for path, text in product.items()))
     names = {name.rpartition(".")[2] for name in imported} | {name.partition(".")[0] for name in imported}

@@ -32,45 +32,12 @@ _DEPENDENCIES = re.compile(
 
 _HELPER_WORDS = frozenset(
     [
-        "assert",
-        "asserts",
-        "assertion",
-        "assertions",
-        "cases",
-        "check",
-        "checks",
-        "equal",
-        "equals",
-        "expect",
-        "expects",
-        "expected",
-        "expectations",
-        "fake",
-        "fakes",
-        "fixture",
-        "fixtures",
-        "golden",
-        "harness",
-        "helper",
-        "helpers",
-        "mock",
-        "mocks",
-        "same",
-        "selftest",
-        "stub",
-        "stubs",
-        "suite",
-        "suites",
-        "support",
-        "test",
-        "testing",
-        "testkit",
-        "testlib",
-        "tests",
-        "testutil",
-        "testutils",
+    "assert", "asserts", "assertion", "assertions", "cases", "check", "checks", "equal", "equals", "expect",
+    "expects", "expected", "expectations", "fake", "fakes", "fixture", "fixtures", "golden", "harness", "helper",
+    "helpers", "mock", "mocks", "same", "selftest", "stub", "stubs", "suite", "suites", "support", "test",
+    "testing", "testkit", "testlib", "tests", "testutil", "testutils",
     ]
-)
+)  # fmt: skip
 _TEST_CODE = re.compile(
     r"^\s{0,80}(?:async )?def test|\bTestCase\b|\bAssertionError\b|^\s{0,80}(?:from|import) (?:pytest|unittest)\b"
     r"|['\"](?:node:)?(?:assert|test)(?:/strict)?['\"]|['\"](?:vitest|chai|@jest/globals|testing)['\"]|\bexpect\(",
@@ -336,34 +303,11 @@ def imported_modules(path: str, text: str) -> set[str]:
 
 _RUNNER_MODULES = frozenset(
     [
-        "pytest",
-        "_pytest",
-        "py",
-        "pluggy",
-        "iniconfig",
-        "packaging",
-        "exceptiongroup",
-        "tomli",
-        "pygments",
-        "colorama",
-        "unittest",
-        "nose",
-        "nose2",
-        "coverage",
-        "xdist",
-        "execnet",
-        "mock",
-        "hypothesis",
-        "attr",
-        "attrs",
-        "sortedcontainers",
-        "doctest",
-        "pytest_cov",
-        "pytest_asyncio",
-        "anyio",
-        "sniffio",
+    "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments",
+    "colorama", "unittest", "nose", "nose2", "coverage", "xdist", "execnet", "mock", "hypothesis", "attr", "attrs",
+    "sortedcontainers", "doctest", "pytest_cov", "pytest_asyncio", "anyio", "sniffio",
     ]
-)
+)  # fmt: skip
 """Modules that Python's runners, their usual plug-ins, and what these need, load."""
 
 

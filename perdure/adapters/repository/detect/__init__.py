@@ -21,17 +21,8 @@ SUBDIRECTORIES_MOST = 50
 """Directories of a monorepo that are looked at for a toolchain of their own: each is some file names and a manifest."""
 
 _FOREIGN_DIRECTORIES = {
-    *DEPENDENCIES,
-    "tests",
-    "test",
-    "docs",
-    "examples",
-    "vendor",
-    "third_party",
-    "fixtures",
-    "build",
-    "dist",
-}
+    *DEPENDENCIES, "tests", "test", "docs", "examples", "vendor", "third_party", "fixtures", "build", "dist"
+}  # fmt: skip
 """Directories whose toolchains are not the repository's own."""
 
 _SIDES: dict[str, Callable[[Path, Sequence[WrittenCommand]], DetectedCommands]] = {
