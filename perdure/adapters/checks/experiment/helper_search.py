@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from perdure.adapters.checks.experiment.side_rules import SideRules, parent_directories, quoted_words
-from perdure.adapters.checks.runners.command_trace import CODE
+from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.checks.trees import CommitTree
 
 _PYTHON = (".py", ".pyi", ".pyx")

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from perdure.adapters.checks.globs import last_match
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.checks.runners.base import ConfiguredTestSide, Runner
-from perdure.adapters.checks.runners.command_trace import CODE, LINTERS, trace_command
-from perdure.adapters.checks.tamper.missing_tests import is_test_file
+from perdure.adapters.checks.runners.command_trace import LINTERS, trace_command
+from perdure.adapters.checks.tamper.missing_tests import CODE, is_test_file
 from perdure.adapters.checks.trees import CommitTree, TreeEntry
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import SIDE_READ_FILES
@@ -311,8 +311,13 @@ def parent_directories(path: str) -> list[str]:
     return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
-_FOR_PEOPLE = re.compile(r".*\.(md|rst|svg|po|png|ico)|(?:.*/)?(LICENSE|CHANGELOG|README)[^/]*")
-"""Texts and pictures for people: tests that look at them are about the product's."""
+_DATA = re.compile(
+    r"(?!(?:.*/)?(?:LICENSE|CHANGELOG|README)[^/]*).*\.(?:json|jsonl|ndjson|ya?ml|toml|ini|cfg|conf|csv|tsv|txt|xml|dat|bin"
+    r"|golden|snap|expected|out|output|in|input|ref|pickle|pkl|np[yz]|parquet|msgpack|pcap|pem|crt|key|gz|bz2|xz|zip|tar)"
+    r"|(?:.*/)?(?:fixtures?|goldens?|samples?|corpus|snapshots?|expected|testdata|data)/.*(?<!\.md)(?<!\.rst)"
+)
+"""Files that may be data of tests. Any other, such as code in a language that is not known here, a template, a text or a
+picture for people, is the product's where nothing but its place says so."""
 
 _VENDORED = re.compile(r"(?:.*/)?(?:vendor|_vendor|third_party|node_modules)/")
 _QUOTED = re.compile(r"""(?<=["'`/])[\w.@-]{1,200}(?=["'`/])""")
@@ -324,7 +329,7 @@ def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str
 
     A file of data is named where its own name, or that of a directory which holds no code, stands in quotes or between
     slashes; vendored code by the path that it is imported from. What the product names as well is the product's; so are
-    code, texts and pictures for people, and what `[tests] side` decides. Files are read only where such a path differs.
+    code, files that are no data by their endings or directories, and what `[tests] side` decides. Files are read only where such a path differs.
     """
     candidates = [
         path for path in differing if path in base.entries and not rules.is_side(path) and not rules.is_shared(path)
@@ -333,7 +338,7 @@ def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str
         path: _import_path(path) for path in candidates if _VENDORED.match(path) and rules.configured_side(path) is None
     }
     data = [path for path in candidates if path not in vendored and rules.configured_side(path) is None]
-    data = [path for path in data if not CODE.fullmatch(path) and not _FOR_PEOPLE.fullmatch(path)]
+    data = [path for path in data if not CODE.fullmatch(path) and _DATA.fullmatch(path)]
     if not vendored and not data:
         return frozenset()
     side = {path for path in base.entries if rules.is_side(path)}

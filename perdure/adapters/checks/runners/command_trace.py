@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from perdure.adapters.checks.tamper.missing_tests import is_test_file
+from perdure.adapters.checks.tamper.missing_tests import CODE, is_test_file
 from perdure.adapters.system.bounded import parse_json, read_json
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import SIDE_READ_FILES
@@ -49,9 +49,6 @@ _SETTINGS_FILES = {
     "invoke": ("tasks.py",),
     "ctest": ("CTestTestfile.cmake",),
 }
-CODE = re.compile(r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|go|rs|java|kts?|scala|groovy|c|h|cc|cpp|hpp|rb|php|sh|bash)")
-"""Paths of files that are code, and may be the product."""
-
 LINTERS: Mapping[str, tuple[str, frozenset[str]]] = {
     "ruff": (r"\.?ruff\.toml", frozenset({"pyproject.toml"})),
     "flake8": (r"\.flake8", frozenset({"setup.cfg", "tox.ini"})),

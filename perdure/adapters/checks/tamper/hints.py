@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.checks.tamper.missing_tests import (
+    CODE,
     added_items,
     is_test_file,
     limit_hits,
@@ -90,7 +91,6 @@ _SUPPRESSES = re.compile(
     r"|(?:istanbul|c8|v8) ignore|pragma: no cover"
 )
 _ENDS = re.compile(r"\b_exit\(|\batexit\b|process\.(exit|reallyExit)\(|os\.Exit\(0|process::exit\(0|System\.exit\(0")
-_CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|cs|sh|bash|c|cc|cpp|pl|ex|exs|swift)")
 
 
 @dataclass(frozen=True)
@@ -176,13 +176,13 @@ def _file_hints(file: _ChangedFile, run_files: Collection[str]) -> Iterator[Tamp
             Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, with_lost=False
         )
         yield from file.make_hint(Tampering.COMMAND, "it runs the tests, and differs")
-    if _CODE.fullmatch(file.path):
+    if CODE.fullmatch(file.path):
         yield from file.make_hint(
             Tampering.SKIPPED, "a linter or type checker is told to say nothing", _SUPPRESSES, with_lost=False
         )
     if is_test_file(file.path) or file.path.endswith(".rs"):
         yield from file.make_hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, with_lost=False)
-    elif _CODE.fullmatch(file.path) and file.name != "conftest.py":
+    elif CODE.fullmatch(file.path) and file.name != "conftest.py":
         yield from file.make_hint(Tampering.REPORT, "it looks at what tests it", _LOOKS_AT_TESTS, with_lost=False)
         yield from file.make_hint(
             Tampering.REPORT, "it depends on where, when or as what it runs", _DEPENDS_ON_RUN, with_lost=False

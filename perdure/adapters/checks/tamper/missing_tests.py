@@ -34,6 +34,13 @@ _TEST = re.compile(
 _TEST_DIRECTORY = re.compile(r"(^|/)(__tests__|tests?)/(.*/)?[^/]+\.([cm]?[jt]sx?|sh|bash|rs|t)$")
 
 
+CODE = re.compile(
+    r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|svelte|go|rs|java|kts?|scala|groovy|clj[cs]?|[ch]|cc|cpp|cxx|hh|hpp|hxx|mm?|cs|fs|vb|swift"
+    r"|rb|php|p[lm]|t|lua|exs?|erl|hs|mli?|jl|R|r|nim|zig|dart|cr|d|f90|pas|tcl|raku|rakumod|sh|bash|zsh|fish|ps1|bat|awk)"
+)
+"""Paths of files that are code, and may be the product."""
+
+
 def is_test_file(path: str) -> bool:
     """Return whether a file holds tests, by its name, or a script by its place."""
     return _TEST.fullmatch(path.rpartition("/")[2]) is not None or _TEST_DIRECTORY.search(path) is not None

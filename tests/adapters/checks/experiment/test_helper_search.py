@@ -240,6 +240,15 @@ PRODUCT = {
         },
         "django/test/client.py",
     ),
+    **{
+        f"code of another language that a test names: {path}": (
+            {path: "x
+", "t/eol.t": f"my @files = ('{path}');
+"},
+            path,
+        )
+        for path in ("lib/Try/Tiny.pm", "src/calc.lua", "bin/calc", "style/calc.css", "grammar/calc.y", "calc.sql")
+    },
     "what a type checker looks at": ({"calc.py": CALC, "tests/test_calc.py": TEST}, "calc.py"),
 }
 
