@@ -316,8 +316,8 @@ _DATA = re.compile(
     r"|golden|snap|expected|out|output|in|input|ref|pickle|pkl|np[yz]|parquet|msgpack|pcap|pem|crt|key|gz|bz2|xz|zip|tar)"
     r"|(?:.*/)?(?:fixtures?|goldens?|samples?|corpus|snapshots?|expected|testdata|data)/.*(?<!\.md)(?<!\.rst)"
 )
-"""Files that may be data of tests. Any other, such as code in a language that is not known here, a template, a text or a
-picture for people, is the product's where nothing but its place says so."""
+"""Files that may be data of tests. Any other, such as code in a language that is not known here, a template, a text or
+a picture for people, is the product's where nothing but its place says so."""
 
 _VENDORED = re.compile(r"(?:.*/)?(?:vendor|_vendor|third_party|node_modules)/")
 _QUOTED = re.compile(r"""(?<=["'`/])[\w.@-]{1,200}(?=["'`/])""")

@@ -242,9 +242,7 @@ PRODUCT = {
     ),
     **{
         f"code of another language that a test names: {path}": (
-            {path: "x
-", "t/eol.t": f"my @files = ('{path}');
-"},
+            {path: "x\n", "t/eol.t": f"my @files = ('{path}');\n"},
             path,
         )
         for path in ("lib/Try/Tiny.pm", "src/calc.lua", "bin/calc", "style/calc.css", "grammar/calc.y", "calc.sql")
