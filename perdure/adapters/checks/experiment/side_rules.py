@@ -329,7 +329,8 @@ def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str
 
     A file of data is named where its own name, or that of a directory which holds no code, stands in quotes or between
     slashes; vendored code by the path that it is imported from. What the product names as well is the product's; so are
-    code, files that are no data by their endings or directories, and what `[tests] side` decides. Files are read only where such a path differs.
+    code, files that are no data by their endings or directories, and what `[tests] side` decides. Files are read only
+    where such a path differs.
     """
     candidates = [
         path for path in differing if path in base.entries and not rules.is_side(path) and not rules.is_shared(path)
