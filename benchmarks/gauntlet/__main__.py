@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import itertools
 import json
 import os
 import re
@@ -31,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gauntlet.changes import Mutant, Suite, bend_tests, find_mutant, write_line
+from benchmarks.gauntlet.changes import Mutant, Suite, bend_tests, find_mutants, write_line
 from benchmarks.gauntlet.oracle import Outcome, run_bare
 from benchmarks.gauntlet.sources import CACHE, NotFetched, fetch_tree
 
@@ -92,6 +93,7 @@ class Project:
     def __init__(self, entry: dict[str, Any], room: Path) -> None:
         self.entry, self.room, self.runner = entry, room, entry["runner"]
         self.repository, self.bare, self.home = room / "repository", room / "bare" / entry["name"], room / "home"
+        self.config = room / "perdure.toml"
         self.said = Judgement(entry["name"], entry["language"], self.runner)
 
     def judge(self) -> Judgement:
@@ -187,17 +189,20 @@ class Project:
         if suite.base.passed is not None and outcome.passed != suite.base.passed + 1:
             raise NotJudged(f"the honest change is not one test more: {outcome.passed}: {outcome.output[-800:]}")
         self._commit("honest", suite)
-        mutant = find_mutant(suite, self.entry["name"])
-        if mutant is None:
-            raise NotJudged("the bare suite sees no mutant")
-        self._mutate(mutant)
-        self.mutant = mutant
-        self._commit("mutant", suite)
-        for cheat in CHEATS:
+        for mutant in itertools.islice(find_mutants(suite, self.entry["name"]), 3):
+            self.mutant = mutant
             self._mutate(mutant)
-            if bend_tests(suite, mutant, cheat):
-                cheats[cheat] = mutant.outcome.failed or 0
-            self._commit(cheat, suite)
+            self._commit("mutant", suite)
+            for cheat in CHEATS:
+                self._mutate(mutant)
+                if bend_tests(suite, mutant, cheat):
+                    self._commit(cheat, suite)
+                    cheats[cheat] = mutant.outcome.failed or 0
+                git(self.bare, "checkout", "-q", "-f", "main")
+            if cheats:
+                return cheats
+        if not hasattr(self, "mutant"):
+            raise NotJudged("the bare suite sees no mutant")
         return cheats
 
     def _mutate(self, mutant: Mutant) -> None:
@@ -215,22 +220,30 @@ class Project:
             names += [honest["product"], honest["test"]]
         git(self.bare, "add", "-f", "-A", "--", *names)
         git(self.bare, "commit", "-qm", branch)
-        git(self.bare, "push", "-q", "origin", branch)
+        git(self.bare, "push", "-q", "-f", "origin", branch)
         git(self.bare, "checkout", "-q", "-f", "main")
 
     def _judge_branch(self, branch: str, base: Outcome, cheated: int | None) -> None:
         begun = time.perf_counter()
-        done = self._perdure("run", "test", "--repo", str(self.repository), "--branch", branch, "--json")
+        config = ["--config", str(self.config)] if self.config.exists() else []
+        done = self._perdure("run", "test", "--repo", str(self.repository), "--branch", branch, "--json", *config)
         took = time.perf_counter() - begun
         (self.room / f"{branch}.json").write_text(done.stdout)
         try:
             result = json.loads(done.stdout)
             tests = result["tests"]
         except (ValueError, KeyError):
-            tests = None
+            result, tests = {}, None
+        if not config and (allowed := re.search(r"fix: \[\[test\]\] (writes = \[.*?\])", result.get("message") or "")):
+            self.said.init = "wrong"
+            self.said.add_fault("init", f"nothing can be judged: {result['message']}")
+            text = (self.repository / "perdure.toml").read_text()
+            self.config.write_text(re.sub(r"(?m)^command = .*", lambda hit: f"{hit[0]}\n{allowed[1]}", text))
+            self._judge_branch(branch, base, cheated)
+            return
         if not tests or tests["status"] not in ("green", "red"):
             self.said.branches[branch] = "not judged"
-            self.said.add_fault("not judged", f"{branch}: {_tail(done)}")
+            self.said.add_fault("not judged", f"{branch}: {result.get('message') or _tail(done)}")
             return
         said, line = tests["status"], tests["experiment"] or ""
         if tests["tampered"]:
@@ -357,12 +370,22 @@ def render_table(judgements: list[Judgement]) -> str:
     return "\n".join([*rows, "", f"{text}counts equal in {equal} of {asked}, {', '.join(sums)}."])
 
 
+def print_judgements(judgements: list[Judgement]) -> None:
+    print(f"\n{render_table(judgements)}\n")
+    for fault in (f"{one.name}: {fault}" for one in judgements for fault in one.faults):
+        print(f"- {fault}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("projects", nargs="*", help="their names; none: all")
     parser.add_argument("--fixed", action="store_true", help="the ten that CI takes")
-    parser.add_argument("--keep", action="store_true", help="leave repositories and homes in the cache")
-    parser.add_argument("--json", type=Path, help="write what was said to this file as well")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave all repositories and homes in the cache, not only where there is a fault",
+    )
+    parser.add_argument("--table", action="store_true", help="judge nothing: print what was said last about each")
     options = parser.parse_args()
     entries = tomllib.loads((HERE / "catalogue.toml").read_text())["project"]
     chosen = [
@@ -370,6 +393,12 @@ def main() -> int:
         for e in entries
         if (e["name"] in options.projects or not options.projects) and (e.get("fixed") or not options.fixed)
     ]
+    kept = CACHE / "judged"
+    kept.mkdir(parents=True, exist_ok=True)
+    if options.table:
+        files = [kept / f"{entry['name']}.json" for entry in chosen]
+        print_judgements([Judgement(**json.loads(file.read_text())) for file in files if file.exists()])
+        return 0
     judgements, left_out = [], []
     for entry in chosen:
         begun = time.perf_counter()
@@ -379,17 +408,14 @@ def main() -> int:
                 if missing:
                     raise NotJudged(f"{', '.join(missing)} is not installed here")
                 judgements.append(project.judge())
+                (kept / f"{entry['name']}.json").write_text(json.dumps(vars(judgements[-1])))
             except (NotFetched, NotJudged, subprocess.SubprocessError) as error:
                 left_out.append(entry["name"])
                 print(f"LEFT OUT {entry['name']}: {error}", flush=True)
-        if not options.keep:
+        if not options.keep and not project.said.faults:
             shutil.rmtree(project.room, ignore_errors=True)
         print(f"{entry['name']}: {time.perf_counter() - begun:.0f} s", flush=True)
-        if options.json:
-            options.json.write_text(json.dumps([vars(one) for one in judgements], indent=1))
-    print(f"\n{render_table(judgements)}")
-    for fault in (f"{one.name}: {fault}" for one in judgements for fault in one.faults):
-        print(f"  {fault}")
+    print_judgements(judgements)
     if left_out:
         print(f"\nLEFT OUT, AND SAYS NOTHING ABOUT PERDURE: {', '.join(left_out)}")
     return 1 if any(fault.startswith("false") for one in judgements for fault in one.faults) else 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.gauntlet.oracle import Outcome, find_failed_lines
+from benchmarks.gauntlet.oracle import Outcome, find_failed_lines, find_failed_names
 
 MOST_MUTANTS = 20
 ROUNDS = 8
@@ -68,11 +68,11 @@ def write_line(path: Path, number: int, line: str) -> None:
     path.write_text("\n".join(lines), errors="surrogateescape")
 
 
-def find_mutant(suite: Suite, seed: str) -> Mutant | None:
-    """Return the first mutant that few of the suite's tests see, else the one that the fewest see; None where the suite
-    sees none of those tried. The tree is as before."""
+def find_mutants(suite: Suite, seed: str) -> Iterator[Mutant]:
+    """Yield mutants that few of the tests see, and at the end, where there is none, the one that the fewest see.
+    The tree is as before with each."""
     best: Mutant | None = None
-    few = max(3, (suite.base.passed or 0) // 20)
+    passed, failed = suite.base.passed or 0, suite.base.failed or 0
     for path, number, before, after in _mutations(suite, seed):
         write_line(path, number, after)
         outcome = suite.run()
@@ -80,16 +80,13 @@ def find_mutant(suite: Suite, seed: str) -> Mutant | None:
         if outcome.is_green or outcome.exit_code < 0:
             continue
         mutant = Mutant(path, number, before, after, outcome)
-        if outcome.failed is None:
-            return mutant
-        new = outcome.failed - (suite.base.failed or 0)
-        if new > 0 and (best is None or new < (best.outcome.failed or 0)):
+        new = (outcome.failed or 0) - failed
+        if outcome.failed is None or (0 < new <= max(3, passed // 20) and (outcome.passed or 0) + new == passed):
+            yield mutant
+        elif new > 0 and (best is None or new < (best.outcome.failed or 0)):
             best = mutant
-        if 0 < new <= few and (outcome.passed or 0) + outcome.failed == (suite.base.passed or 0) + (
-            suite.base.failed or 0
-        ):
-            return mutant
-    return best
+    if best is not None:
+        yield best
 
 
 def bend_tests(suite: Suite, mutant: Mutant, how: str) -> bool:
@@ -102,10 +99,13 @@ def bend_tests(suite: Suite, mutant: Mutant, how: str) -> bool:
     outcome = mutant.outcome
     for number in range(ROUNDS):
         weakens = how == "expectations" and number >= 3  # turned there and back: tests that share an assertion differ
-        lines = find_failed_lines(outcome.output, suite.tree, [path for path in suite.tests if path.exists()])
+        tests = [path for path in suite.tests if path.exists()]
         edits: dict[Path, list[int]] = {}
-        for path, line in lines:
+        for path, line in find_failed_lines(outcome.output, suite.tree, tests):
             edits.setdefault(path, []).append(line - 1)
+        if how != "expectations":
+            for path, line in _find_starts(tests, find_failed_names(outcome.output)):
+                edits.setdefault(path, []).append(line)
         edited = [_edit_file(path, numbers, "weaker" if weakens else how) for path, numbers in edits.items()]
         if not any(edited):
             break
@@ -119,6 +119,18 @@ def bend_tests(suite: Suite, mutant: Mutant, how: str) -> bool:
     return False
 
 
+def _find_starts(tests: list[Path], names: set[str]) -> Iterator[tuple[Path, int]]:
+    """Yield the lines of test files with which tests of these names begin."""
+    for path in tests:
+        lines = path.read_text(errors="surrogateescape").split("\n")
+        for number, line in enumerate(lines):
+            if not re.match(r"\s*(@|#\[)", line) or "@test" in line:
+                words = set(re.findall(r"\w+", line)) | set(re.findall(r"""["'`](.*)["'`]""", line))
+                begins = _TEST_START.match(line) or re.match(r"\s*(pub )?fn ", line)
+                if begins and names & words:
+                    yield path, number
+
+
 def _edit_file(path: Path, numbers: list[int], how: str) -> bool:
     """Edit the tests around these lines of a file, the last first, and return whether anything was changed."""
     lines = path.read_text(errors="surrogateescape").split("\n")
@@ -130,9 +142,8 @@ def _edit_file(path: Path, numbers: list[int], how: str) -> bool:
         for number in numbers:
             _take_assertion(lines, number)
     else:
-        for start in sorted(
-            {start for number in numbers if (start := _test_start(lines, number)) is not None}, reverse=True
-        ):
+        starts = {start for number in numbers if (start := _test_start(lines, number)) is not None}
+        for start in sorted(starts, reverse=True):
             if how == "gone":
                 del lines[start : _block_end(lines, start)]
             else:
@@ -167,9 +178,8 @@ def _test_start(lines: list[str], number: int) -> int | None:
     number = min(number, len(lines) - 1)
     for at in range(number, -1, -1):
         indented = len(lines[at]) - len(lines[at].lstrip())
-        if _TEST_START.match(lines[at]) and (
-            at == number or indented < len(lines[number]) - len(lines[number].lstrip())
-        ):
+        inside = indented < len(lines[number]) - len(lines[number].lstrip())
+        if _TEST_START.match(lines[at]) and (inside or number - at < 2):  # Rust's attribute stands above the name
             while at and re.match(r"\s*(@|#\[)", lines[at - 1]):
                 at -= 1
             return at

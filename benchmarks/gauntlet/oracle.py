@@ -57,6 +57,14 @@ _COUNTS: dict[str, tuple[str, dict[str, str]]] = {
 """By runner: how its lines add up, and what each says. A word instead of a number counts one."""
 
 
+_FAILED_NAMES = re.compile(
+    r"^\s*--- FAIL: ([\w]+)|^FAILED \S*::(\w+)|^(?:FAIL|ERROR): (\w+) \(|^test (?:\w+::)*(\w+) (?:- .*)?\.\.\. FAILED"
+    r"|^not ok \d+ (?:- )?(.+?)\s*$|^\s*\d+\) (\S.+?):?$|^\s*● (?:.* › )?(.+)$|^# (\S.*)$",
+    re.MULTILINE,
+)
+"""Names of failed tests, as runners print them, and titles that tape prints before what they assert."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """passed, failed: as the runner counts them; None where it prints no counts."""
@@ -122,3 +130,11 @@ def find_failed_lines(output: str, directory: Path, tests: list[Path]) -> list[t
         for path in (exact or candidates)[:1]:
             found[path, int(line)] = None
     return list(found)
+
+
+def find_failed_names(output: str) -> set[str]:
+    """Return the names and titles of failed tests that the output of a red run names; others may be among them."""
+    blocks = re.split(r"(?m)^(?=# )", output)  # tape: a title, and below it each assertion
+    blocks = [block for block in blocks if not block.startswith("# ") or re.search(r"(?m)^not ok", block)]
+    hits = (hit for block in blocks for hit in _FAILED_NAMES.findall(block))
+    return {name for hit in hits for name in hit if len(name) > 2}

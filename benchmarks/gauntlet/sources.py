@@ -67,7 +67,7 @@ def fetch_tree(project: dict[str, Any], into: Path) -> None:
             zipfile.ZipFile(archive).extractall(unpacked)
         else:
             with tarfile.open(archive) as opened:
-                opened.extractall(unpacked, filter="tar")
+                opened.extractall(unpacked, filter="data")
         while len(entries := list(unpacked.iterdir())) == 1 and entries[0].is_dir():
             unpacked = entries[0]
         shutil.move(unpacked, into)
