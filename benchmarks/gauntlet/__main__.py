@@ -163,6 +163,7 @@ class Project:
             self.said.init = "red"
         if self.said.init != "right":
             self.said.add_fault("init", f"{' | '.join(commands) or 'no command'}: {_tail(done)}")
+        if self.said.init != "right" or self.entry.get("lints"):
             command = self.entry.get("command", self.entry["bare"])
             setup = f"commands = [{json.dumps(self.entry['setup'])}]\n" if self.entry.get("setup") else ""
             file.write_text(f'version = 1\n[setup]\n{setup}[[test]]\nname = "tests"\ncommand = {json.dumps(command)}\n')
@@ -271,6 +272,8 @@ class Project:
         print(f"  {self.said.name} {branch}: {said} in {took:.0f} s: {summary}", flush=True)
 
     def _check_honest(self, said: str, tests: dict[str, Any], line: str, summary: str, base: Outcome) -> None:
+        if said != "green" and not self._is_green_bare("honest"):
+            raise NotJudged("the honest change does not fit the project: its command is red bare, too")
         if said != "green":
             self.said.add_fault("false tampered" if said == "tampered" else "false red", f"honest: {said}: {summary}")
         if base.passed is None:
@@ -293,6 +296,14 @@ class Project:
                 )
             elif news is not None and news[1] != "1":
                 self.said.add_fault("false line", f"honest: it has 1 new test: {line}")
+
+    def _is_green_bare(self, branch: str) -> bool:
+        """Run the commands of perdure.toml by hand on a branch."""
+        git(self.bare, "checkout", "-q", "-f", branch)
+        text = (self.repository / "perdure.toml").read_text()
+        outcomes = [run_bare(test["command"], self.bare, "exit") for test in tomllib.loads(text)["test"]]
+        git(self.bare, "checkout", "-q", "-f", "main")
+        return all(outcome.is_green for outcome in outcomes)
 
     def _check_line(self, branch: str, line: str, base: Outcome, passed: int) -> None:
         """Compare `x/y of main's own tests pass` with the bare suite: of y all passed bare, what is not asked apart."""

@@ -44,6 +44,17 @@ def test_settings_name_more_of_it_and_so_does_the_command(tried: Trials) -> None
     assert not rules.is_side("src/a.py")
 
 
+def test_code_that_tests_name_is_no_data_of_theirs_in_any_language(tried: Trials) -> None:
+    named = {"lib/Try/Tiny.pm": "1;\n", "src/say.lua": "return 1\n", "lib/say.ex": "1\n", "share/words.txt": "1\n"}
+    named["bin/say"] = "#!/usr/bin/perl\n1;\n"
+    before = {**named, "t/a.t": f"my @named = {(*named,)};\n"}
+    after = before | {path: f"{text}# changed\n" for path, text in named.items()}
+    commits = CommitPair.from_commits(
+        tried.repository, tried.commit(before), tried.commit(after), [TestCommand(name="t", command="prove -l t")], ()
+    )
+    assert commits.touched == ("share/words.txt",)
+
+
 def test_the_bases_tests_stand_beside_the_changes_product(tried: Trials) -> None:
     old = tried.commit({"a.py": "1\n", "tests/test_a.py": "1\n", "tests/gone.json": "1\n", "setup.cfg": "1\n"})
     new = tried.commit(
