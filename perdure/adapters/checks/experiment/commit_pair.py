@@ -20,7 +20,7 @@ from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_d
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
-from perdure.adapters.checks.runners.command_trace import CODE
+from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.checks.tamper.source_tests import find_tests
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
 from perdure.adapters.git.checkouts import checkout_attributes, differing_checkouts
