@@ -111,6 +111,13 @@ def test_jest_is_given_a_reporter_of_ours_where_arguments_reach_it(files: Files)
     assert call("npm run both", root).report is None
 
 
+def test_what_runs_the_scripts_of_several_packages_is_not_taken_for_the_script_here(files: Files) -> None:
+    root = files({"package.json": '{"scripts": {"test": "jest"}, "workspaces": ["packages/*"]}'})
+    assert call("npm test", root).runner == "jest"
+    for command in ("npm test --workspaces", "npm test -ws", "pnpm -r test", "pnpm --filter=a test", "npm test -w a"):
+        assert call(command, root) == Invocation(command, env={"PERDURE_REPORT": "/results/junit.xml"})
+
+
 def test_a_runner_that_yields_counts_only_where_no_other_is_on_the_line(files: Files) -> None:
     root = files({"package.json": '{"scripts": {"test": "node --test"}}'})
     named = {command: call(command, root).runner for command in (

@@ -82,6 +82,22 @@ def test_every_script_that_a_workflow_runs_as_a_test_is_tried_with_what_it_insta
     assert found.left_out == ("JavaScript (npm): no test of it was found",)
 
 
+@pytest.mark.parametrize("script", ["npm test --workspaces --if-present", "pnpm -r test", "yarn workspaces run test"])
+def test_a_script_that_runs_those_of_all_packages_is_a_command_for_each_of_them(files: Files, script: str) -> None:
+    root = files(
+        {
+            "package.json": f'{{"scripts": {{"test": "{script}"}}, "workspaces": ["packages/*"]}}',
+            "packages/a/package.json": '{"scripts": {"test": "jest"}}',
+            "packages/b/package.json": '{"scripts": {"test": "vitest run"}}',
+            "packages/c/package.json": "{}",
+        }
+    )
+    assert [(test.directory, test.command) for test in detect_commands(root).tests] == [
+        ("packages/a", "npm test"),
+        ("packages/b", "npm test"),
+    ]
+
+
 def test_each_side_of_a_monorepo_is_tested_or_named(files: Files) -> None:
     root = files(
         {

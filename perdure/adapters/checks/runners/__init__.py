@@ -22,22 +22,20 @@ from perdure.adapters.checks.runners.command_trace import (
     package_scripts,
 )
 from perdure.adapters.checks.runners.go import Go
-from perdure.adapters.checks.runners.java import Gradle, Maven
+from perdure.adapters.checks.runners.java import Jvm
 from perdure.adapters.checks.runners.javascript import Jest, Vitest
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import Django, Unittest
-from perdure.adapters.checks.runners.runner_table import TABLE_RUNNERS
+from perdure.adapters.checks.runners.runner_table import load_runners
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.checks.report import TestCase
 from perdure.models.config.repository import TestCommand
 
 RUNNERS: tuple[Runner, ...] = (
-    *(Pytest(), Unittest(), Django()),
-    *(Node(), Vitest(), Jest()),
-    *(Go(), Nextest(), Cargo(), Maven(), Gradle()),
-    *TABLE_RUNNERS,
+    *(Pytest(), Unittest(), Django(), Node(), Go(), Nextest(), Cargo()),
+    *load_runners({"vitest": Vitest, "jest": Jest, "maven": Jvm, "gradle": Jvm}),
 )
 _BY_NAME = {runner.name: runner for runner in RUNNERS}
 

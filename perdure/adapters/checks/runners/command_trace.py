@@ -15,11 +15,13 @@ from perdure.adapters.system.bounded import parse_json, read_json
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import SIDE_READ_FILES
 
+_OTHER_PACKAGES = re.compile(r"-(?:ws|w|r|F|C)|--(?:workspaces?|recursive|filter|prefix|dir|cwd)(?:=.*)?|workspaces?")
+
 
 def package_script_name(program: str, rest: list[str]) -> str:
     """Return the name of the package.json script that `npm test`, `npm run unit` or `yarn test` runs; empty where it is
-    no such command."""
-    if program not in ("npm", "pnpm", "yarn") or not rest:
+    no such command, or one for other packages than the one here (`npm test --workspaces`, `pnpm -r test`)."""
+    if program not in ("npm", "pnpm", "yarn") or any(_OTHER_PACKAGES.fullmatch(word) for word in rest):
         return ""
     plain_words = [word for word in rest if not word.startswith("-")]
     if plain_words[:1] in (["run"], ["run-script"]):

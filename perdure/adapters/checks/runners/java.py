@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, group_and_method
-from perdure.models.checks.report import TestCase
+from perdure.adapters.checks.runners.base import Canaries
+from perdure.adapters.checks.runners.runner_table import TableRunner
 
 _CODE = re.compile(
     r"""//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|\"{3}[\s\S]*?(?:\"{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[{}]"""
@@ -86,72 +86,11 @@ def find_class_source(classname: str, root: Path) -> str:
     return str(files[0].relative_to(root)) if len(files) == 1 else ""
 
 
-_TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
-
-
-class _Jvm(Runner):
+class Jvm(TableRunner):
     """The rules that Maven and Gradle share."""
-
-    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         return plant_java_canaries(files, token)
 
     def find_test_file(self, classname: str, root: Path) -> str:
         return find_class_source(classname, root)
-
-
-class Maven(_Jvm):
-    """Maven, which leaves its reports inside the tree."""
-
-    name = "maven"
-    shared = frozenset({"pom.xml"})
-
-    def runs(self, program: str, rest: list[str]) -> bool:
-        return program in ("mvn", "mvnw") and not _TESTS.isdisjoint(rest)
-
-    def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how Maven is run with `--fail-at-end`; its reports are collected from the tree. None where arguments
-        cannot be appended."""
-        if request.separator is None:
-            return None
-        line, report_directories = (
-            f"{request.command} --fail-at-end",
-            ("target/surefire-reports", "target/failsafe-reports"),
-        )
-        return Invocation(
-            line, self.name, {}, None, report_directories, separator=request.separator, has_arguments=True
-        )
-
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the options that select one method of one test class."""
-        group, method = group_and_method(case)
-        return "-Dsurefire.failIfNoSpecifiedTests=false", f"-Dtest={group}#{method}"
-
-
-class Gradle(_Jvm):
-    """Gradle, which leaves its reports inside the tree."""
-
-    name = "gradle"
-    shared = frozenset(
-        {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"}
-    )
-
-    def runs(self, program: str, rest: list[str]) -> bool:
-        tasks = (re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest)
-        return program in ("gradle", "gradlew") and any(tasks)
-
-    def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how Gradle is run with `--continue`; its reports are collected from the tree. None where arguments
-        cannot be appended."""
-        if request.separator is None:
-            return None
-        line = f"{request.command} --continue"
-        return Invocation(
-            line, self.name, {}, None, ("build/test-results/*",), separator=request.separator, has_arguments=True
-        )
-
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the options that select one method of one test class."""
-        group, method = group_and_method(case)
-        return "--tests", f"{group}.{method}"

@@ -8,7 +8,6 @@ import itertools
 import json
 import posixpath
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,12 @@ from perdure.adapters.checks.runners.base import (
     EVERY,
     Canaries,
     ConfiguredTestSide,
-    Invocation,
-    ReportRequest,
-    Runner,
     StartupModule,
-    escape_js_regex,
-    own_name,
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
-from perdure.adapters.checks.runners.runner_table import reporter_source
+from perdure.adapters.checks.runners.runner_table import TableRunner
 from perdure.adapters.system.bounded import parse_json
-from perdure.models.checks.report import TestCase
 from perdure.models.limits import SIDE_PATTERNS, SIDE_READ_FILES
 
 _STRING = r"""(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'|`[^`\n]{0,300}`)"""
@@ -230,10 +223,6 @@ _STATE = "globalThis[Symbol.for('$$jest-matchers-object')]"
 _MATCHERS = f"{_STATE}?.matchers"
 
 
-_MODULES = ("js", "cjs", "mjs", "ts", "cts", "mts")
-_BABEL = [f"{name}.{end}" for name in (".babelrc", "babel.config") for end in (*_MODULES, "json")]
-"""Settings by which tests are compiled along with the product; nothing else that jest loads has such a name."""
-
 _EQUALITY = "[Object.is, Error[Symbol.hasInstance], %s?.customEqualityTesters?.length]"
 """Expressions that decide whether two values are equal, beside matchers."""
 
@@ -419,36 +408,8 @@ def throw_replaced(text: str) -> str:
 _CORE_MODULES = r"buffer|events|fs(?:/promises)?|os|path|stream|timers(?:/promises)?|url"
 
 
-class Jest(Runner):
+class Jest(TableRunner):
     """Jest."""
-
-    name = "jest"
-    early_stop = r"\s(--bail|-b)(?=[\s=]|$)"
-
-    tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
-    roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
-    settings = r"jest\.(config|setup)\.[^/]*"
-    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile", ".swcrc", ".babelrc", *_BABEL})
-
-    def runs(self, program: str, rest: list[str]) -> bool:
-        return program == "jest"
-
-    def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how jest is run with the reporter of reporters/jest.js beside its own; None where arguments cannot be
-        appended, or the command chooses reporters itself."""
-        if request.separator is None or "--reporters" in request.command:
-            return None
-        reporter = request.file.with_name("reporter.cjs")
-        options = f"--ci --reporters=default --reporters={shlex.quote(str(reporter))}"
-        return Invocation(
-            f"{request.command}{request.separator} {options}",
-            self.name,
-            report=request.file,
-            files={reporter: reporter_source("jest.js")},
-            separator=request.separator,
-            has_arguments=True,
-            writing="through",
-        )
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
         return jest_test_side(commands, directory)
@@ -472,40 +433,9 @@ class Jest(Runner):
 
         return plant_javascript_canaries(files, token, r"\.[cm]?[jt]sx?$", "jest", make_canary, make_check)
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `-t` with a pattern for the titles of the test's suites and its own, as jest joins them."""
-        return "-t", f"^{escape_js_regex(own_name(case).replace(' > ', ' '))}$"
 
-
-class Vitest(Runner):
+class Vitest(TableRunner):
     """Vitest."""
-
-    name = "vitest"
-    early_stop = r"\s--bail(?=[\s=]|$)"
-
-    tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
-    roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
-    settings = r"vitest\.(config|setup|workspace)\.[^/]*"
-    shared = frozenset(
-        {"package.json", ".npmrc", "tsconfig.json", "Makefile", *(f"vite.config.{end}" for end in _MODULES)}
-    )
-    inline_tests = r"\bimport\.meta\.vitest\b"
-
-    def runs(self, program: str, rest: list[str]) -> bool:
-        return program == "vitest" and "watch" not in rest[:1]
-
-    def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how vitest is run with its JUnit reporter beside the default one.
-
-        None where arguments cannot be appended, or the command chooses a reporter or its output file itself.
-        """
-        if request.separator is None or re.search(r"--reporter|--outputFile", request.command):
-            return None
-        options = f"--reporter=default --reporter=junit --outputFile.junit={request.quoted_file}"
-        line = f"{request.command}{request.separator} {options}"
-        return Invocation(
-            line, self.name, {}, request.file, separator=request.separator, has_arguments=True, writing="once"
-        )
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
         return vitest_test_side(commands, directory)
@@ -529,7 +459,3 @@ class Vitest(Runner):
             return record, f"import {{ test as i{name} }} from 'vitest';\n{failing_test}"
 
         return plant_javascript_canaries(files, token, r"\.[cm]?[jt]sx?$", "vitest", make_canary, make_check)
-
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `-t` with a pattern that ends in the test's own name, its suites before it."""
-        return "-t", f"(^| ){escape_js_regex(own_name(case).replace(' > ', ' '))}$"

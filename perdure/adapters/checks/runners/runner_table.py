@@ -37,8 +37,7 @@ class TableRunner(base.Runner):
     reporter         the file in `reporters/` that the runner loads, and the name that it gets beside the report
     own_reports      options, as a regular expression, by which a command says itself what is written where
     report_name      the name of the report
-    events, writing  as in Invocation
-    report_required  as in Invocation
+    collect, events, writing, report_required  as in Invocation
     is_by_class      a test is known by its class, not by its file
     again            the arguments for one test, its name filled in (see selection_arguments); empty: it has none
     """
@@ -51,12 +50,14 @@ class TableRunner(base.Runner):
     reporter: Sequence[str] = ("", "")
     own_reports: str = r"(?!)"
     report_name: str = "junit.xml"
+    collect: Sequence[str] = ()
     events: Literal["", "tap", "titled tap"] = ""
-    writing: Literal["through", "anyhow"] = "through"
+    writing: Literal["through", "once", "anyhow"] = "through"
     report_required: bool = True
     is_by_class: bool = False
     again: Sequence[str] = ()
     early_stop: str = ""
+    inline_tests: str = ""
     roots: frozenset[str] = frozenset({"test", "tests"})
     settings: str = ""
     shared: frozenset[str] = frozenset({"Makefile"})
@@ -82,7 +83,8 @@ class TableRunner(base.Runner):
             f"{request.command}{'' if is_redirection else request.separator} {arguments}".rstrip(),
             self.name,
             {key: request.env_with_options(key, text)[key] for key, text in filled.items()},
-            file,
+            None if self.collect else file,
+            tuple(self.collect),
             files=files,
             report_required=self.report_required,
             separator=request.separator,
@@ -97,35 +99,38 @@ class TableRunner(base.Runner):
         def identify_case(attributes: Mapping[str, str]) -> tuple[str, str]:
             file = base.relative_file(attributes.get("file", ""), place.shown_at)
             name = attributes.get("name") or "unnamed"
-            group = attributes.get("class") or attributes.get("classname", "") if self.is_by_class else file
-            return file, f"{group}::{name}" if group not in ("", name) else name
+            group = attributes.get("class") or attributes.get("classname", "")
+            group = group if self.is_by_class or not file else file
+            return file, f"{group}::{name}" if group not in ("", "test", name) else name
 
-        return identify_case
+        return super().case_identifier(place) if self.collect else identify_case
 
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the arguments for one test: in `again`, `{name}` is its name, `{regex}` the same as a regular
-        expression, `{loose}` with any character for all but letters, digits and blanks, `{title}` with blanks between
-        its titles and for JavaScript."""
+        """Return the arguments for one test: in `again`, `{name}` is its name, `{class}` and `{method}` (without
+        parameters) its parts, `{regex}` (`{class_regex}`, `{method_regex}`) the same as a regular expression, `{loose}`
+        with any character for all but letters, digits and blanks, `{title}` its titles as JavaScript joins them."""
         name = case.name if self.is_by_class else base.own_name(case)
-        group, _, method = name.rpartition("::")
+        group, method = base.group_and_method(case)
         values = {
             "name": name,
+            "class": group,
+            "method": method,
             "loose": re.sub("[^A-Za-z0-9_ ]", ".", name),
-            "title": base.escape_js_regex(name.replace(" > ", " ")),
+            "title": base.escape_js_regex(base.own_name(case).replace(" > ", " ")),
         }
-        for key, text in (("regex", name), ("class_regex", group), ("method_regex", method)):
+        for key, text in (("regex", name), ("class_regex", group), ("method_regex", name.rpartition("::")[2])):
             values[key] = re.escape(text).replace("/", ".")
         return tuple(word.format(**values) for word in self.again)
 
 
-def _load_runners() -> Iterator[TableRunner]:
-    """Yield the runners of the table in its order."""
+def load_runners(classes: Mapping[str, type[TableRunner]]) -> Iterator[TableRunner]:
+    """Yield the runners of the table in its order.
+
+    classes  those of runners that do more than the table says, by their names
+    """
     rows: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     for name, row in rows.items():
         for key, value in rows.get(row.pop("like", name), row).items():
             row.setdefault(key, value)
         row.update({key: frozenset(row[key]) for key in ("roots", "shared") if key in row})
-        yield TableRunner(name=name, **row)
-
-
-TABLE_RUNNERS = tuple(_load_runners())
+        yield classes.get(name, TableRunner)(name=name, **row)

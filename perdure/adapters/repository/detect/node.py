@@ -19,13 +19,20 @@ _PACKAGES_MOST = 50
 _DEPENDENCY_GROUPS = ("dependencies", "devDependencies", "optionalDependencies", "workspaces")
 
 
+_OVER_MEMBERS = re.compile(
+    r"(?:npm (?:run )?test (?:.* )?(?:-ws|--workspaces)|pnpm (?:-r|--recursive)|yarn workspaces|lerna run test)\b"
+    r"[^;&|]*"
+)
+"""Test scripts that run those of all packages of a workspace, and nothing else."""
+
+
 def detect_node(root: Path, written: Sequence[WrittenCommand]) -> DetectedCommands:
     """Return the commands of a Node project in this directory; empty where there is no package.json, or it is empty or
     malformed.
 
     It has tests where package.json has a test script other than the one that `npm init` writes, or one that maintainers
-    run in CI, or where packages of its workspace have one. A script that does nothing but run several checks is several
-    commands. It has setup where it names dependencies or workspaces.
+    run in CI, or where packages of its workspace have one, and its own is absent or runs theirs. A script that does
+    nothing but run several checks is several commands. It has setup where it names dependencies or workspaces.
     """
     package = read_json(root / "package.json")
     if not package:
@@ -47,7 +54,8 @@ def detect_node(root: Path, written: Sequence[WrittenCommand]) -> DetectedComman
         if re.fullmatch(r"(?:tests|test(?=[:-])|unit)(?:[:-](?:unit|ci|node|all))?", script)
     ]
     script_commands = [f"{manager} run {script}" for script in dict.fromkeys([*named, *likely])]
-    if "test" in scripts or script_commands:
+    over_members = patterns and _OVER_MEMBERS.fullmatch(scripts.get("test", ""))
+    if ("test" in scripts or script_commands) and not over_members:
         test = (
             _script_test(manager, "")
             if "test" in scripts

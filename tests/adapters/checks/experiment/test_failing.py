@@ -16,7 +16,7 @@ import pytest
 from perdure.adapters.checks.junit import read_junit
 from perdure.adapters.checks.runners.base import EVERY, Invocation, Runner, RunPlace, case_identifier
 from perdure.adapters.checks.runners.go import fail_go_tests
-from perdure.adapters.checks.runners.java import Maven
+from perdure.adapters.checks.runners.java import plant_java_canaries
 from perdure.adapters.checks.runners.javascript import fail_javascript_tests
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
@@ -233,7 +233,7 @@ public class CalcTest {
 
 
 def test_each_test_of_a_java_class_fails_at_its_end() -> None:
-    found = Maven().make_canaries(
+    found = plant_java_canaries(
         {"src/test/java/calc/CalcTest.java": JAVA, "src/test/java/calc/Help.java": "class Help {}"}, "t"
     )
     (text,) = found.files.values()
@@ -251,7 +251,7 @@ def test_each_test_of_a_java_class_fails_at_its_end() -> None:
 )
 @pytest.mark.timeout(60)
 def test_java_that_is_made_to_choke_on_is_read_in_bounded_time(text: str) -> None:
-    Maven().make_canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")
+    plant_java_canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")
 
 
 MADE_TO_FAIL = """\
