@@ -117,6 +117,13 @@ OTHER_MOCHA, OTHER_AVA = (
             {f"{A_JS}::calc > subs": "failed", f"{B_JS}::calc > subs": "passed"}, id="mocha",
         ),
         pytest.param(
+            "node", "mocha@2", {A_JS: MOCHA.replace("it('later');", ""), B_JS: OTHER_MOCHA}, "npx mocha",
+            {f"{A_JS}::calc > adds (1.5) <&>": "passed", f"{A_JS}::calc > subs": "failed",
+             f"{A_JS}::calc > twice": "passed passed", f"{A_JS}::calc > deep > subs": "passed",
+             f"{B_JS}::calc > subs": "passed"},
+            {f"{A_JS}::calc > subs": "failed", f"{B_JS}::calc > subs": "passed"}, id="mocha of 2016",
+        ),
+        pytest.param(
             "node", "ava", {A_JS: AVA, B_JS: OTHER_AVA, "package.json": '{"type": "module"}'}, "npx ava",
             {f"{A_JS}::adds": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::later": "skipped",
              f"{A_JS}::known": "passed", f"{B_JS}::subs": "passed"},
