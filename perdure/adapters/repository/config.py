@@ -260,11 +260,12 @@ _NO_TESTS = """\
 def _render_test(test: TestCommand) -> str:
     """Return a test command as a `[[test]]` table."""
     directory = f"directory = {_toml_string(test.directory)}\n" if test.directory else ""
+    report = 'report = "exit"\n' if test.report == "exit" else ""
     return f"""\
 [[test]]
 name = {_toml_string(test.name)}
 command = {_toml_string(test.command)}
-{directory}timeout = {_toml_string(test.timeout)}
+{directory}{report}timeout = {_toml_string(test.timeout)}
 """
 
 

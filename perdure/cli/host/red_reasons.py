@@ -19,9 +19,10 @@ _NO_TEST = re.compile(
     re.IGNORECASE,
 )
 _NETWORK = re.compile(
-    r"[^\n]*(?:Name or service not known|Temporary failure in name resolution|nodename nor servname|getaddrinfo"
-    r"|\bENOTFOUND\b|\bEAI_AGAIN\b|\bENETUNREACH\b|Network is unreachable|No route to host|Could not resolve host"
-    r"|no such host|failed to lookup address|Failed to establish a new connection|dns error)[^\n]*"
+    r"[^\n]*(?:Name or service not known|Temporary failure in name resolution|nodename nor servname"
+    r"|getaddrinfo [A-Za-z]|\bENOTFOUND\b|\bEAI_AGAIN\b|\bENETUNREACH\b|Network is unreachable|No route to host"
+    r"|Could not resolve host|no such host"
+    r"|failed to lookup address|Failed to establish a new connection|dns error)[^\n]*"
 )
 _VARIABLES = (
     re.compile(r"environ[^\n]*\n(?:.*\n){0,12}?[^\n]*KeyError: '(\w+)'"),
@@ -42,21 +43,26 @@ def find_missing_variable(output: str) -> str:
     return ""
 
 
-def explain_red(result: CommandResult, green_with_network: bool) -> str:
+def explain_red(result: CommandResult, passes: bool, needs_network: bool) -> str:
     """Return one sentence about why a command is red.
 
-    green_with_network  it passed when it was run once more, with network, in a plain checkout
+    passes         it passed when it was run once more, with network, in the directory where setup ran
+    needs_network  and failed there without network
     """
     cases = [case for case in result.cases if case.outcome in FAILING]
     output = "\n".join([result.reason, result.tail, *(case.message for case in cases)])
     if not result.cases and _NO_TEST.search(output):
         return "no test ran: name the files or the directory of tests in its command"
-    if name := find_missing_variable(output):
+    if not passes and (name := find_missing_variable(output)):
         return f'{name} is not set: write "{name}=… {result.command}", or take a file along by [setup] copy'
-    asked = _NETWORK.search(output)
-    if green_with_network:
-        line = f" ({shorten(asked[0].strip(), 100)})" if asked else ""
+    asked = _NETWORK.findall(output)
+    line = f" ({shorten(asked[-1].strip(), 100)})" if asked else ""
+    if needs_network:
         return f"tests have no network, and with network they pass{line}: let [setup] fetch what they need"
+    if passes:
+        return (
+            "it passes where setup ran: it needs files that setup or an earlier run leaves there, or was red by chance"
+        )
     if asked:
-        return f"tests have no network: {shorten(asked[0].strip(), 100)}; with network they are red too"
-    return "it is red in a plain checkout with network too: HEAD itself is red"
+        return f"tests have no network{line}; with network they are red too"
+    return "it is red where setup ran, with network, too: HEAD itself is red"

@@ -19,6 +19,7 @@ def repository(where: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (where / name).parent.mkdir(parents=True, exist_ok=True)
         (where / name).write_text(text)
+        (where / name).chmod(0o755 if text.startswith("#!") else 0o644)
     git(where, "init", "-q")
     git(where, "add", "-A")
     git(where, "commit", "-qm", "first")
@@ -71,7 +72,7 @@ def test_init_says_which_variable_is_missing(cli: Cli, tmp_path: Path) -> None:
 def test_init_says_that_the_commit_itself_is_red(cli: Cli, tmp_path: Path) -> None:
     test = UNITTEST.replace("pass", "self.fail()")
     ran = cli("init", "--repo", str(repository(tmp_path / "r", {"tests/test_x.py": test})))
-    assert "why   it is red in a plain checkout with network too: HEAD itself is red" in ran.out
+    assert "why   it is red where setup ran, with network, too: HEAD itself is red" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ def test_init_says_that_the_commit_itself_is_red(cli: Cli, tmp_path: Path) -> No
         ),
         ("Error: getaddrinfo EAI_AGAIN example.org", False, "with network they are red too"),
         ("fails offline in its own words", True, "with network they pass: let"),
+        ("for a in getaddrinfo(b):\nurlopen error: Name or service not known", False, "network (urlopen error: Name"),
         ("AssertionError: 1 != 2\nTHE END is required", False, "HEAD itself is red"),
     ],
 )
@@ -99,4 +101,18 @@ def test_the_reason_fits_what_was_printed(output: str, green_with_network: bool,
         result = result.model_copy(update={"tail": output})
     else:
         result = result.model_copy(update={"cases": (case,)})
-    assert says in explain_red(result, green_with_network)
+    assert says in explain_red(result, green_with_network, green_with_network)
+
+
+def test_a_command_that_passes_where_setup_ran_is_not_said_to_need_the_network() -> None:
+    result = CommandResult(name="unit", command="make test", verdict="failed", reason="exit code 1")
+    assert explain_red(result, True, False).startswith("it passes where setup ran")
+
+
+def test_a_runner_that_fails_when_it_is_asked_for_a_report_is_not_asked(cli: Cli, tmp_path: Path) -> None:
+    workflow = "jobs:\n t:\n  steps:\n  - run: ./tools/ava\n"
+    files = {".github/workflows/a.yml": workflow, "tools/ava": "#!/bin/sh\n[ $# = 0 ]  # an old one knows no --tap\n"}
+    ran = cli("init", "--repo", str(repository(tmp_path / "r", files)))
+    assert ran.code == 0, (ran.out, ran.err)
+    written = tomllib.loads((tmp_path / "r" / "perdure.toml").read_text())
+    assert [(test["command"], test["report"]) for test in written["test"]] == [("./tools/ava", "exit")]
