@@ -118,3 +118,57 @@ def a_JavaScript_test_of_unended_braces() -> None:
 
 def a_Python_test_of_16_000_minus_signs() -> None:
     _judged("test_a.py", "def test_a():\n    assert 1\n", "x = " + "-" * 16_000 + "1\n")
+
+
+def _detected(name: str, text: str) -> None:
+    """A file that maintainers write, read for their tests."""
+    from perdure.adapters.repository.detect import detect_commands
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        detect_commands(Path(directory))
+
+
+def a_Makefile_of_a_thousand_options() -> None:
+    _detected("Makefile", "test:\n" + f"\tmake {'-a ' * 1_000}x\n" * 20)
+
+
+def a_Makefile_with_a_path_of_slashes() -> None:
+    _detected("Makefile", "test:\n\tpython " + "a/" * 400_000 + "\n")
+
+
+def a_tox_ini_of_open_braces() -> None:
+    _detected("tox.ini", "[tox]\nenvlist = " + "{" * 900_000 + "\n[testenv]\ndeps =\n  " + "{a,b}" * 9 + "x: y\n")
+
+
+def a_tox_ini_of_a_million_environments() -> None:
+    _detected("tox.ini", "[tox]\nenvlist = " + ("{a,b,c}-" * 500 + "x,") * 300 + "\n[testenv]\ncommands = pytest\n")
+
+
+def a_workflow_nested_a_million_deep() -> None:
+    _detected(".github/workflows/a.yml", "[" * 120_000)
+
+
+def a_workflow_of_aliases_that_double() -> None:
+    text = "a0: &a0 {run: pytest}\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+    _detected(".github/workflows/a.yml", text)
+
+
+def a_guide_of_one_long_line() -> None:
+    _detected("CONTRIBUTING.md", "    pytest " + "a" * 1_000_000)
+
+
+def a_noxfile_of_minus_signs() -> None:
+    _detected("noxfile.py", "x = " + "-" * 900_000 + "1\n")
+
+
+def a_test_that_prints_one_long_line_about_its_environment() -> None:
+    from perdure.cli.host.red_reasons import explain_red
+    from perdure.models.checks.report import CommandResult, TestCase
+
+    text = "environ " * 30_000 + "A_" * 100_000
+    cases = tuple(TestCase(name=f"{n}", outcome="failed", message=text) for n in range(20))
+    result = CommandResult(name="n", command="c", verdict="failed", reason="exit code 1", tail=text, cases=cases)
+    explain_red(result, False, False)

@@ -19,10 +19,10 @@ _NO_TEST = re.compile(
     re.IGNORECASE,
 )
 _NETWORK = re.compile(
-    r"[^\n]*(?:Name or service not known|Temporary failure in name resolution|nodename nor servname"
+    r"(?:Name or service not known|Temporary failure in name resolution|nodename nor servname"
     r"|getaddrinfo [A-Za-z]|\bENOTFOUND\b|\bEAI_AGAIN\b|\bENETUNREACH\b|Network is unreachable|No route to host"
     r"|Could not resolve host|no such host"
-    r"|failed to lookup address|Failed to establish a new connection|dns error)[^\n]*"
+    r"|failed to lookup address|Failed to establish a new connection|dns error)"
 )
 _VARIABLES = (
     re.compile(r"environ[^\n]*\n(?:.*\n){0,12}?[^\n]*KeyError: '(\w+)'"),
@@ -32,6 +32,10 @@ _VARIABLES = (
     re.compile(r"\b([A-Z]\w+): (?:unbound variable|parameter not set)"),
 )  # fmt: skip
 """Words by which runtimes, frameworks and people name a variable that is missing."""
+
+
+_CASES_READ, _LINES_READ, _LINE_CHARS = 50, 500, 300
+"""Of what is read of a result: failing cases, the last lines of all together, and characters of one."""
 
 
 def find_missing_variable(output: str) -> str:
@@ -50,12 +54,14 @@ def explain_red(result: CommandResult, passes: bool, needs_network: bool) -> str
     needs_network  and failed there without network
     """
     cases = [case for case in result.cases if case.outcome in FAILING]
-    output = "\n".join([result.reason, result.tail, *(case.message for case in cases)])
+    texts = [*(case.message for case in cases[:_CASES_READ]), result.tail, result.reason]
+    lines = [line[:_LINE_CHARS] for text in texts for line in text.splitlines()][-_LINES_READ:]
+    output = "\n".join(lines)
     if not result.cases and _NO_TEST.search(output):
         return "no test ran: name the files or the directory of tests in its command"
     if not passes and (name := find_missing_variable(output)):
         return f'{name} is not set: write "{name}=… {result.command}", or take a file along by [setup] copy'
-    asked = _NETWORK.findall(output)
+    asked = [line for line in lines if _NETWORK.search(line)]
     line = f" ({shorten(asked[-1].strip(), 100)})" if asked else ""
     if needs_network:
         return f"tests have no network, and with network they pass{line}: let [setup] fetch what they need"

@@ -21,8 +21,9 @@ from perdure.adapters.system.bounded import parse_toml, parse_yaml, read_beginni
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import PROJECT_FILE_BYTES
 
-_FILES_MOST, _VALUES_MOST, _COMMANDS_MOST = 40, 20_000, 500
-"""The most files of one pattern, values of one YAML file, and commands of one repository that are looked at."""
+_FILES_MOST, _VALUES_MOST, _COMMANDS_MOST, _SCRIPT_CHARS, _WORD_CHARS = 40, 20_000, 300, 10_000, 300
+"""The most files of one pattern, values of one YAML file, and commands of one repository that are looked at, and how
+long scripts, lists of environments and words may be."""
 
 Reader = Callable[[str], Iterator[str]]
 
@@ -47,6 +48,8 @@ def read_written_commands(root: Path) -> tuple[WrittenCommand, ...]:
     """Return the test commands that maintainers wrote for this directory, the most trusted first; each once."""
     commands, requirements, last_name = dict[tuple[str, ...], WrittenCommand](), list[str](), ""
     for name, script in itertools.islice(_read_sources(root), _COMMANDS_MOST):
+        if len(script) > _SCRIPT_CHARS:
+            continue
         requirements, last_name = requirements if name == last_name else [], name
         for raw_argv in split_commands(re.sub(r"\\\n\s*", " ", script))[:_COMMANDS_MOST]:
             if raw_argv[0] == "cd":  # what follows is about another directory
@@ -71,17 +74,24 @@ def _read_sources(root: Path) -> Iterator[tuple[str, str]]:
                 yield from ((name, script) for script in read(text))
 
 
-_PROGRAMS = re.compile(
-    r"(?:pytest|py\.test|unittest|nosetests|nose2|stestr|trial|behave|green|zope-testrunner|bats|prove|ctest|busted"
-    r"|phpunit|rspec|mocha|ava|jest|vitest|tape|uvu|jasmine)(?: .*)?"
-    r"|(?:django|django-admin|go|cargo|dotnet|mvn|mvnw|gradle|gradlew|bundle exec rake|rake|swift|mix|stack|cabal"
-    r"|zig build|dart|flutter|deno|bun|sbt|lein|composer|npm|pnpm|yarn)(?: -\S+| run| exec| nextest)* (?:run-script )?"
-    r"(?:test|tests|t|verify|spec)(?:[ :].*)?"
-    r"|(?:make|gmake|just|task|npm|pnpm|yarn|inv|invoke|ninja|meson)(?: -\S+(?: \S+)?| run)*"
-    r" (?:test|tests|check|unittest|unit|test[-_:]\w+|unit[-_:]\w+)(?: .*)?",
-    re.DOTALL,
-)
-"""Command lines that run tests, each from its program's own name on."""
+_RUNNERS = frozenset([
+    "pytest", "py.test", "unittest", "nosetests", "nose2", "stestr", "trial", "behave", "green", "zope-testrunner",
+    "bats", "prove", "ctest", "busted", "phpunit", "rspec", "mocha", "ava", "jest", "vitest", "tape", "uvu", "jasmine",
+])  # fmt: skip
+_BUILDERS = frozenset([
+    "django", "django-admin", "go", "cargo", "dotnet", "mvn", "mvnw", "gradle", "gradlew", "bundle", "rake", "swift",
+    "mix", "stack", "cabal", "zig", "dart", "flutter", "deno", "bun", "sbt", "lein", "composer", "npm", "pnpm", "yarn",
+    "make", "gmake", "just", "task", "inv", "invoke", "ninja", "meson",
+])  # fmt: skip
+"""Programs that run tests, and those that do where they are asked for a target of tests."""
+
+_TARGET = re.compile(r"tests?|unittest|unit|(?:test|unit)[-_:]\w+")
+_OWN_TARGETS = frozenset([
+    "make check", "gmake check", "just check", "ninja check", "gradle check", "gradlew check", "mvn verify",
+    "mvnw verify", "rake spec", "cargo nextest",
+])  # fmt: skip
+_INSTALLING = {"install", "i", "ci", "add", "init", "publish", "get", "mod", "build", "fmt", "vet", "clippy", "restore"}
+
 
 _SCRIPTS = re.compile(
     r"(?:.*/)?(?:(?:run|all|)[-_]?tests?|test_\w+|\w+_tests?|(?:.*/)?tests?/run)(?:\.(?:py|sh|rb|pl|php|js))?"
@@ -107,10 +117,15 @@ def _test_words(root: Path, argv: list[str]) -> tuple[str, ...]:
     """Return the words of a command that runs tests: `python -m X` and wrappers looked through to X, measuring of
     coverage
     left out, a script with its interpreter. Empty where it runs none, or needs what is only there in CI."""
-    if not argv or any(re.search(r"[$`<>]|^\|$|\*\*", word) for word in argv):
+    if not argv or any(len(word) > _WORD_CHARS or re.search(r"[$`<>]|^\|$|\*\*", word) for word in argv):
         return ()
-    if (plain := unwrap_command(argv)) and _PROGRAMS.fullmatch(" ".join([Path(plain[0]).name, *plain[1:]])):
-        return (Path(plain[0]).name, *plain[1:]) if Path(plain[0]).name in PYTHON_RUNNERS else tuple(argv)
+    plain = unwrap_command(argv)
+    program = Path(plain[0]).name if plain else ""
+    asks = not {*plain[1:2]} & _INSTALLING and any(
+        _TARGET.fullmatch(word) or f"{program} {word}" in _OWN_TARGETS for word in plain[1:]
+    )
+    if program in _RUNNERS or (program in _BUILDERS and asks):
+        return (program, *plain[1:]) if program in PYTHON_RUNNERS else tuple(argv)
     position = next((n for n, word in enumerate(argv) if not word.startswith("-") and (root / word).is_file()), None)
     if position is None:
         return ()
@@ -185,7 +200,7 @@ def _choose_factors(names: str) -> set[str]:
 def _expand_names(names: str) -> list[set[str]]:
     """Return the factors of each environment that names with braces stand for: `py{311,312}-django` for two."""
     environments = list[set[str]]()
-    for name in re.findall(r"(?:\{[^}]*\}|[^,\s{}])+", names)[:200]:
+    for name in re.findall(r"(?:\{[^}]*\}|[^,\s{}])+", names[:_SCRIPT_CHARS])[:200]:
         parts = re.findall(r"\{[^}]*\}|[^{}]+", name)
         choices = [re.split(r"\s*,\s*", part[1:-1].strip()) if part[0] == "{" else [part] for part in parts]
         combined = itertools.islice(itertools.product(*choices), 500)
@@ -199,7 +214,12 @@ def _resolve(parser: ConfigParser, value: str, factors: set[str], depth: int = 0
     lines = list[str]()
     for line in re.sub(r"\\\n\s*", " ", value).splitlines():
         condition, separator, rest = line.strip().partition(":")
-        if separator and rest[:1] in " \t" and re.fullmatch(r"(?:\{[\w., -]*\}|,\s*|[\w.!-])+", condition):
+        if (
+            separator
+            and rest[:1] in " \t"
+            and len(condition) < _WORD_CHARS
+            and re.fullmatch(r"(?:\{[\w., -]*\}|,\s*|[\w.!-])+", condition)
+        ):
             terms = _expand_names(condition)
             if not any(all((word.lstrip("!") in factors) != (word[:1] == "!") for word in term) for term in terms):
                 continue
