@@ -8,7 +8,10 @@ from tests.attack import exhausting
 
 pytestmark = pytest.mark.timeout(600)  # the first case waits for the child that reads them all
 
-READ = ("a notes file without end", "a tool output", "a go mod", "a dotted key in a pyproject", "a model answer with")
+READ = (
+    *("a notes file without end", "a tool output", "a go mod", "a dotted key in a pyproject", "a model answer with"),
+    *("a Makefile of a thousand", "a Makefile with", "a tox ini", "a workflow", "a guide", "a noxfile", "a test that"),
+)
 """Input that is taken in part, or counts as absent, instead of being refused."""
 
 
