@@ -123,11 +123,14 @@ OTHER_MOCHA, OTHER_AVA = (
              f"{B_JS}::calc > subs": "passed"},
             {f"{A_JS}::calc > subs": "failed", f"{B_JS}::calc > subs": "passed"}, id="mocha of 2016",
         ),
-        pytest.param(
-            "node", "ava", {A_JS: AVA, B_JS: OTHER_AVA, "package.json": '{"type": "module"}'}, "npx ava",
-            {f"{A_JS}::adds": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::later": "skipped",
-             f"{A_JS}::known": "passed", f"{B_JS}::subs": "passed"},
-            {f"{A_JS}::subs": "failed", f"{B_JS}::subs": "passed"}, id="ava",
+        *(
+            pytest.param(
+                "node", package, {A_JS: AVA, B_JS: OTHER_AVA, "package.json": '{"type": "module"}'}, "npx ava",
+                {f"{A_JS}::adds": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::later": "skipped",
+                 f"{A_JS}::known": "passed", f"{B_JS}::subs": "passed"},
+                {f"{A_JS}::subs": "failed", f"{B_JS}::subs": "passed"}, id=package,
+            )
+            for package in ("ava", "ava@4")
         ),
         pytest.param(
             "node", "tape", {A_JS: TAPE, "package.json": '{"scripts": {"test": "tape test/*.js"}}'}, "npm test",

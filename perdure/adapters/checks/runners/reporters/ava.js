@@ -1,5 +1,5 @@
 // Loaded by node before ava, in its main process alone: writes `junit.xml` beside itself from what ava's reporters hear.
-// ava's own TAP names no file where there is one.
+// ava's own TAP names no file where there is one. ava 3 is left alone: its modules cannot be loaded before it.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -22,15 +22,14 @@ function stateCases({ type, testFile, title, err, duration, skip, todo, pendingT
 }
 
 const main = isMainThread && process.argv[1] ? fs.realpathSync(process.argv[1]) : '';
-if (/[\\/]ava[\\/](entrypoints[\\/])?cli\.m?js$/.test(main)) {
-  const library = path.join(main.replace(/([\\/]entrypoints)?[\\/]cli\.m?js$/, ''), 'lib', 'api.js');
-  const loaded = await import(pathToFileURL(library));
-  const Api = loaded.default?.default ?? loaded.default;
+if (/\/ava\/entrypoints\/cli\.m?js$/.test(main)) {
+  const library = path.join(path.dirname(main), '..', 'lib', 'api.js');
+  const { default: Api } = await import(pathToFileURL(library));
   const { emit } = Api.prototype;
   const cases = [];
-  Api.prototype.emit = function (name, data) {
-    if (name === 'run') data.status.on('stateChange', (state) => cases.push(...stateCases(state?.data ?? state)));
-    return emit.call(this, name, data);
+  Api.prototype.emit = function (name, ...given) {
+    if (name === 'run') given[0].status.on('stateChange', (state) => cases.push(...stateCases(state?.data ?? state)));
+    return emit.call(this, name, ...given);
   };
   const { run } = Api.prototype;
   Api.prototype.run = async function (...given) {
