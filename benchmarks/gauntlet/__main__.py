@@ -396,6 +396,7 @@ def main() -> int:
         action="store_true",
         help="leave all repositories and homes in the cache, not only where there is a fault",
     )
+    parser.add_argument("--within", type=float, metavar="S", help="begin no project after so many seconds")
     parser.add_argument("--table", action="store_true", help="judge nothing: print what was said last about each")
     options = parser.parse_args()
     entries = tomllib.loads((HERE / "catalogue.toml").read_text())["project"]
@@ -410,9 +411,12 @@ def main() -> int:
         files = [kept / f"{entry['name']}.json" for entry in chosen]
         print_judgements([Judgement(**json.loads(file.read_text())) for file in files if file.exists()])
         return 0
-    judgements, left_out = [], []
+    judgements, left_out, started = [], [], time.perf_counter()
     for entry in chosen:
         begun = time.perf_counter()
+        if options.within and begun - started > options.within:
+            left_out.append(f"{entry['name']} (no time)")
+            continue
         missing = [program for program in entry.get("programs", []) if shutil.which(program) is None]
         with opened(entry) as project:
             try:
