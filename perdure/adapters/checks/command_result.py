@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ def make_command_result(
     the end of its output.
 
     A report that is missing, damaged or too large raises nothing: its result has no cases, and where the exit code is 0
-    its verdict is `contradicted`. `partial` is set where the command stops at its first failure.
+    its verdict is `contradicted`. mocha's exit code is the number of its failures, and counts as 1.
+    `partial` is set where the command stops at its first failure.
     """
     output = read_tail(command.output, TEST_TAIL_CHARS)
     if call.events and call.report is not None and not call.report.is_dir():
@@ -86,6 +87,10 @@ def make_command_result(
         ended = _EndedCommand(test, call, finished, output, cases)
     except BadReport as error:
         ended = _EndedCommand(test, call, finished, output, report_error=str(error))
+    failures = sum(case.outcome in FAILING for case in ended.cases)
+    if call.runner == "mocha" and failures and finished.exit_code == min(failures, 255):  # it is their number
+        finished = replace(finished, exit_code=1)
+        ended = replace(ended, finished=finished)
     verdict, reason = _decide_verdict(ended)
     return CommandResult(
         name=test.name,

@@ -281,6 +281,18 @@ async def test_a_failure_in_another_file_is_new_where_one_of_that_name_is_known(
     ]
 
 
+@pytest.mark.timeout(300)
+async def test_failures_of_mocha_that_are_left_are_known_where_another_one_was_fixed(
+    bench: Bench, files: Files
+) -> None:
+    suite = "for (let n = 0; n < 140; n += 1) it(`fails ${n}`, () => { if (n !== FIXED) throw new Error('x'); });"
+    installed(files({}), "mocha")
+    before = await bench.run(files({A_JS: suite.replace("FIXED", "-1")}), "npx mocha")
+    after = await bench.run(files({A_JS: suite.replace("FIXED", "3")}), "npx mocha", baseline=before)
+    assert (after.commands[0].since, after.commands[0].exit_code) == ("known", 1), after.commands[0].reason
+    assert verdict_of(after).status == "green"
+
+
 @pytest.mark.parametrize(
     ("stream", "outcomes"),
     [
