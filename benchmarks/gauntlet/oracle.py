@@ -37,7 +37,7 @@ _COUNTS: dict[str, tuple[str, dict[str, str]]] = {
          "errors": r"^(?:\[\w+\] )?Tests run: \d+, [^\n]*?Errors: (\d+), Skipped: \d+$",
          "skipped": r"^(?:\[\w+\] )?Tests run: \d+, [^\n]*?Skipped: (\d+)$"},
     ),
-    "prove": (_SUM, {"passed": r"^\s*(ok) \d+(?!.*# (?:skip|SKIP))", "failed": r"^(not ok) \d+(?!.*# TODO)"}),
+    "prove": (_SUM, {"passed": r"^(ok) \d+(?!.*# (?:skip|SKIP))", "failed": r"^(not ok) \d+(?!.*# TODO)"}),
     "ctest": (_LAST, {"run": r"tests failed out of (\d+)", "failed": r"(\d+) tests failed out of"}),
     "rspec": (_LAST, {"run": r"^(\d+) examples?", "failed": r"(\d+) failures?", "skipped": r"(\d+) pending"}),
     "minitest": (
