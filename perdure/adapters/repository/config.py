@@ -261,11 +261,12 @@ def _render_test(test: TestCommand) -> str:
     """Return a test command as a `[[test]]` table."""
     directory = f"directory = {_toml_string(test.directory)}\n" if test.directory else ""
     report = 'report = "exit"\n' if test.report == "exit" else ""
+    writes = f"writes = {json.dumps(test.writes, ensure_ascii=False)}\n" if test.writes else ""
     return f"""\
 [[test]]
 name = {_toml_string(test.name)}
 command = {_toml_string(test.command)}
-{directory}{report}timeout = {_toml_string(test.timeout)}
+{directory}{report}{writes}timeout = {_toml_string(test.timeout)}
 """
 
 

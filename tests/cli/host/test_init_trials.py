@@ -116,3 +116,20 @@ def test_a_runner_that_fails_when_it_is_asked_for_a_report_is_not_asked(cli: Cli
     assert ran.code == 0, (ran.out, ran.err)
     written = tomllib.loads((tmp_path / "r" / "perdure.toml").read_text())
     assert [(test["command"], test["report"]) for test in written["test"]] == [("./tools/ava", "exit")]
+
+
+def test_files_that_tests_build_beside_themselves_may_be_written_in_a_delivery_too(cli: Cli, tmp_path: Path) -> None:
+    makefile = ".PHONY: test\ntest:\n\tcp test/check.sh test/built\n\tsh test/built\n"
+    here = repository(tmp_path / "r", {"Makefile": makefile, "test/check.sh": "exit 0\n"})
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "instead: writes = ['test/built']" in ran.out
+    assert tomllib.loads((here / "perdure.toml").read_text())["test"][0]["writes"] == ["test/built"]
+
+
+def test_files_that_tests_write_and_need_not_stay_read_only(cli: Cli, tmp_path: Path) -> None:
+    makefile = ".PHONY: test\ntest:\n\t-echo 1 > test/log\n\tsh test/check.sh\n"
+    here = repository(tmp_path / "r", {"Makefile": makefile, "test/check.sh": "exit 0\n"})
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "writes" not in ran.out
