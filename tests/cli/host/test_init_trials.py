@@ -110,12 +110,16 @@ def test_a_command_that_passes_where_setup_ran_is_not_said_to_need_the_network()
 
 
 def test_a_runner_that_fails_when_it_is_asked_for_a_report_is_not_asked(cli: Cli, tmp_path: Path) -> None:
-    workflow = "jobs:\n t:\n  steps:\n  - run: ./tools/ava\n"
-    files = {".github/workflows/a.yml": workflow, "tools/ava": "#!/bin/sh\n[ $# = 0 ]  # an old one knows no --tap\n"}
+    workflow = "jobs:\n t:\n  steps:\n  - run: ./tools/bats test\n"
+    files = {
+        ".github/workflows/a.yml": workflow,
+        "tools/bats": "#!/bin/sh\n[ $# = 1 ]  # an old one knows no --tap\n",
+        "test/a.bats": "\n",
+    }
     ran = cli("init", "--repo", str(repository(tmp_path / "r", files)))
     assert ran.code == 0, (ran.out, ran.err)
     written = tomllib.loads((tmp_path / "r" / "perdure.toml").read_text())
-    assert [(test["command"], test["report"]) for test in written["test"]] == [("./tools/ava", "exit")]
+    assert [(test["command"], test["report"]) for test in written["test"]] == [("./tools/bats test", "exit")]
 
 
 def test_files_that_tests_build_beside_themselves_may_be_written_in_a_delivery_too(cli: Cli, tmp_path: Path) -> None:
