@@ -111,7 +111,8 @@ async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told
         assert (result.status, result.reason) == ("not_delivered", "tampered")
         assert pulls(origin) == []
         told = [record.summary for record in result.steps if record.step == "run_tests"]
-        assert told == ["tampered: unittest: 3 canaries were not reported; 1 green"] * 2
+        replaced = "the change replaces what tests rely on: unittest.case.TestCase.assertEqual"
+        assert told == [f"tampered: unittest: 2 canaries were not reported, unittest: {replaced}; 1 green"] * 2
         report = report_of(engine, result)
         assert report.tampering == (), "nothing was read in the files"
         assert report.experiment is not None
