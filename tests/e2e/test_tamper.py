@@ -118,7 +118,7 @@ async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told
         assert report.experiment is not None
         assert report.experiment.touched == ("sums.txt",)
         assert report.experiment.commands[0].missed
-        assert result.tests.tampered == 1
+        assert result.tests.tampered == 2
 
 
 WRITING = """\
