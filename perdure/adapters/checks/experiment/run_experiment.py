@@ -305,7 +305,11 @@ class _CommandTrial:
         if not base_green and not +not_asked:
             self._unasked_reasons.append(f"no test was green on the base: {result_line(base_result)}")
         if failing:
-            base_green &= green_keys((await self._run_base_once()).result)
+            if (first_run := self._base_runs.get("base")) is not None and first_run.result is base_result:
+                del self._base_runs["base"]
+            green_again = green_keys((await self._run_base_once()).result)
+            not_asked[f"not green on {_BASE} in a second run"] = len(base_green - green_again)
+            base_green &= green_again
             failing &= base_green
             if not base_green:
                 self._unasked_reasons.append("the base's tests are red where nobody may write to the test side")

@@ -242,6 +242,16 @@ async def test_tests_inside_a_changed_product_file_are_in_no_number(tried: Trial
     )
 
 
+async def test_tests_whose_names_differ_in_each_run_are_said_not_to_be_asked(tried: Trials) -> None:
+    changing = "import uuid\nimport pytest\n\n@pytest.mark.parametrize('name', [uuid.uuid4().hex])\n"
+    changing += "def test_named(name):\n    assert name\n\ndef test_plain():\n    pass\n"
+    before = {"calc.py": CALC, "tests/test_calc.py": changing}
+    found = await tried(before, {"calc.py": f"{CALC}\n", "tests/test_calc.py": f"{changing}\n"}, PYTEST)
+    assert "1/1 of the base's own tests pass on the change · 1 not asked: not green on the base in a second run" in (
+        found.summary_line
+    )
+
+
 async def test_where_no_test_of_the_base_was_asked_no_number_says_that_all_pass(tried: Trials) -> None:
     before = {"calc.py": DOCTEST, "tests/test_none.py": "\n"}
     after = {"calc.py": DOCTEST.replace("a + b", "a - b").replace("    3", "    -1")}
