@@ -271,3 +271,11 @@ def test_files_that_cannot_be_read_say_nothing_and_nothing_in_them_is_run(files:
     (root / ".travis.yml").mkdir()
     files({"setup.cfg": "[testenv]\ndeps = {[testenv]deps}\ncommands = {[testenv]commands}\nno value\n"})
     assert commands(detect_commands(root)) == ["python3 -m unittest discover -s tests"]
+
+
+def test_a_makefile_s_test_is_an_alternative_to_the_package_s_script(files: Files) -> None:
+    package = '{"scripts": {"test": "node test.js"}, "devDependencies": {"mocha": "1"}}'
+    root = files({"package.json": package, "Makefile": "test:\n\t@./node_modules/.bin/mocha\n", "test/a.js": ""})
+    found = detect_commands(root)
+    assert commands(found) == ["npm test"]
+    assert found.alternatives == {"npm test": ("make test",)}

@@ -46,6 +46,7 @@ from perdure.models.checks.report import (
 from perdure.models.checks.verdict_text import join_short_names
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS
+from perdure.text import format_count
 
 EXPERIMENT_NAMED = 50
 """The most promises, and the most names in each list, that the result of an experiment holds: a person decides long
@@ -216,7 +217,7 @@ class _CommandTrial:
         """
         if canaries.unplanted and c_run is not None:
             self._unasked_reasons.append(
-                _CANARIES_NOT_PLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3]))
+                _CANARIES_NOT_PLANTED.format(_count_files(canaries.unplanted), ", ".join(canaries.unplanted[:3]))
             )
         search = CanarySearch(self._commits, self._canary_runners, self._test.directory, self._runs.run_whole)
         if c_run is None or base_run is None:
@@ -238,7 +239,7 @@ class _CommandTrial:
             self._unasked_reasons.append("its command shows no test that must fail, on the base neither: no canaries")
             return {}
         if files := sorted(missed.files_without_red):
-            self._unasked_reasons.append(_CANARIES_NOT_RED.format(len(files), ", ".join(files[:3])))
+            self._unasked_reasons.append(_CANARIES_NOT_RED.format(_count_files(files), ", ".join(files[:3])))
         return {**_canary_fields(missed.names), "replaced": tuple(sorted(missed.replaced)[:EXPERIMENT_NAMED])}
 
     async def _judge_whole_command(
@@ -417,8 +418,13 @@ _WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
 
 _INLINE_TESTS = "tests inside product files went with the change, the base's are not asked: {}"
-_CANARIES_NOT_RED = "{} test files show no test that must fail, on the base neither: {}"
-_CANARIES_NOT_PLANTED = "{} test files of the base take no test that must fail: {}"
+_CANARIES_NOT_RED = "tests that must fail are not shown, on the base neither, by {}: {}"
+_CANARIES_NOT_PLANTED = "no test that must fail can be put into {} of the base: {}"
+
+
+def _count_files(files: Sequence[str]) -> str:
+    """Return `1 test file`, `2 test files`."""
+    return format_count(len(files), "test file")
 
 
 def _canary_fields(missed_names: set[str]) -> dict[str, object]:

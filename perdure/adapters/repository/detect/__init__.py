@@ -61,9 +61,16 @@ def _detect_sides(root: Path) -> dict[str, DetectedCommands]:
 
 def _combine(root: Path, sides: dict[str, DetectedCommands]) -> DetectedCommands:
     """Return the commands of all toolchains in one directory. What maintainers wrote for no toolchain (`make test`, a
-    script) counts only where there is nothing else to test: it usually runs the same tests once more."""
+    script) counts only where there is nothing else to test, for it usually runs the same tests once more; where there
+    is one command, `make test` is an alternative to that."""
     total = sum(sides.values(), DetectedCommands())
-    return total if total.tests else total + _detect_written(root)
+    if not total.tests:
+        return total + _detect_written(root)
+    if len(total.tests) > 1:
+        return total
+    (test,) = total.tests
+    recipes = [command.line for command in read_written_commands(root) if command.argv[0] in ("make", "just")]
+    return replace(total, alternatives=list_alternatives(test, (*total.alternatives.get(test.name, ()), *recipes)))
 
 
 def _detect_written(root: Path) -> DetectedCommands:
