@@ -107,7 +107,8 @@ class Project:
                 self._judge_branch(branch, suite.base, cheats.get(branch))
             else:
                 self.said.branches[branch] = "–"
-        self.said.megabytes = sum(file.lstat().st_blocks for file in self.home.rglob("*")) / 2048
+        files = {(status.st_dev, status.st_ino): status for status in (file.lstat() for file in self.home.rglob("*"))}
+        self.said.megabytes = sum(status.st_blocks for status in files.values()) / 2048
         return self.said
 
     def _make_repository(self) -> None:

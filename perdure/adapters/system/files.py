@@ -80,12 +80,17 @@ def read_regular_file(path: Path | str, max_bytes: int, directory: int | None = 
 
 
 def size_on_disk(path: Path) -> int:
-    """Return how many bytes on the disk all files below a directory take; what vanishes meanwhile counts nothing."""
-    total = 0
+    """Return how many bytes on the disk all files below a directory take, one of several names once; what vanishes
+    meanwhile counts nothing."""
+    total, linked = 0, set[tuple[int, int]]()
     for directory, _, names in os.walk(path):
         for name in names:
             with suppress(OSError):
-                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+                status = os.lstat(os.path.join(directory, name))
+                identity = status.st_dev, status.st_ino
+                total += status.st_blocks * 512 if identity not in linked else 0
+                if status.st_nlink > 1:
+                    linked.add(identity)
     return total
 
 

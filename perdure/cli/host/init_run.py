@@ -209,7 +209,9 @@ class _InitRun:
         tests, results = [*detected.tests], [*report.commands]
         for number, (test, result) in enumerate(zip(detected.tests, report.commands, strict=True)):
             candidates = [
-                test.model_copy(update={"command": command})
+                test.model_copy(
+                    update={"command": command, "name": command if test.name == test.command else test.name}
+                )
                 for command in detected.alternatives.get(test.name, ())[:_ALTERNATIVES_TRIED]
             ]
             if "report" in result.reason:  # what asks its runner for a report may be what fails

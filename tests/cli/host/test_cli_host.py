@@ -152,6 +152,7 @@ def test_doctor_says_how_large_the_home_is_and_from_a_share_of_the_disk_on_what_
 ) -> None:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
     (tmp_path / "file").write_bytes(b"x" * 200_000_000)
+    (tmp_path / "second name").hardlink_to(tmp_path / "file")
     small = doctor.check_home()[0]
     assert (small.mark, small.fix) == (doctor.OK, "")
     assert ": 0.2 GB, 0." in small.text
