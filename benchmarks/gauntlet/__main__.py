@@ -52,7 +52,7 @@ class NotJudged(Exception):
 
 @dataclass
 class Judgement:
-    """What Perdure said about a project beside what is so.
+    """The judgement of a project: the words of Perdure beside the facts.
 
     faults  lines that begin with their kind: `false green`, `false red`, `false tampered`, `false line`, `counts`,
             `init`, `not judged`
@@ -74,7 +74,7 @@ class Judgement:
         print(f"  {self.name}: {kind}: {detail}", flush=True)
 
 
-def git(where: Path, *words: str) -> str:
+def run_git(where: Path, *words: str) -> str:
     done = subprocess.run(
         ["git", "-c", "core.hooksPath=/dev/null", *words],
         cwd=where,
@@ -94,22 +94,22 @@ class Project:
         self.entry, self.room, self.runner = entry, room, entry["runner"]
         self.repository, self.bare, self.home = room / "repository", room / "bare" / entry["name"], room / "home"
         self.config = room / "perdure.toml"
-        self.said = Judgement(entry["name"], entry["language"], self.runner)
+        self.judgement = Judgement(entry["name"], entry["language"], self.runner)
 
-    def judge(self) -> Judgement:
+    def judge_all(self) -> Judgement:
         """Judge the project; raises NotJudged or NotFetched where that is not possible here."""
         self._make_repository()
         suite = self._prepare_bare()
-        self._init(suite.base)
+        self._run_init(suite.base)
         cheats = self._make_branches(suite)
         for branch in ("honest", "mutant", *CHEATS):
             if branch in ("honest", "mutant") or branch in cheats:
                 self._judge_branch(branch, suite.base, cheats.get(branch))
             else:
-                self.said.branches[branch] = "–"
+                self.judgement.branches[branch] = "–"
         files = {(status.st_dev, status.st_ino): status for status in (file.lstat() for file in self.home.rglob("*"))}
-        self.said.megabytes = sum(status.st_blocks for status in files.values()) / 2048
-        return self.said
+        self.judgement.megabytes = sum(status.st_blocks for status in files.values()) / 2048
+        return self.judgement
 
     def _make_repository(self) -> None:
         shutil.rmtree(self.room, ignore_errors=True)
@@ -118,14 +118,14 @@ class Project:
         for path, text in self.entry.get("files", {}).items():
             (self.repository / path).parent.mkdir(parents=True, exist_ok=True)
             (self.repository / path).write_text(text)
-        git(self.repository, "init", "-q", "-b", "main")
-        git(self.repository, "add", "-A")
-        git(self.repository, "commit", "-qm", "first")
+        run_git(self.repository, "init", "-q", "-b", "main")
+        run_git(self.repository, "add", "-A")
+        run_git(self.repository, "commit", "-qm", "first")
 
     def _prepare_bare(self) -> Suite:
         """Clone the repository, set it up by hand and run its tests there."""
         self.bare.parent.mkdir()
-        git(self.room, "clone", "-q", str(self.repository), str(self.bare))
+        run_git(self.room, "clone", "-q", str(self.repository), str(self.bare))
         if setup := self.entry.get("setup"):
             made = run_bare(setup, self.bare, "exit", 900)
             if not made.is_green:
@@ -139,38 +139,38 @@ class Project:
         base = run()
         if not base.is_green and not base.passed:
             raise NotJudged(f"the bare suite ends with {base.exit_code}: {base.output[-600:]}")
-        self.said.bare_s, limit = base.seconds, 20 + 5 * base.seconds
-        paths = [path for path in self._tracked() if path.is_file()]
-        tests = [path for path in paths if self._matches(path, self.entry["tests"])]
-        product = [path for path in paths if self._matches(path, self.entry["product"]) and path not in tests]
+        self.judgement.bare_s, limit = base.seconds, 20 + 5 * base.seconds
+        paths = [path for path in self._list_tracked() if path.is_file()]
+        tests = [path for path in paths if self._matches_any(path, self.entry["tests"])]
+        product = [path for path in paths if self._matches_any(path, self.entry["product"]) and path not in tests]
         return Suite(self.bare, product, tests, run, base)
 
-    def _tracked(self) -> list[Path]:
-        return [self.bare / name for name in git(self.bare, "ls-files").splitlines()]
+    def _list_tracked(self) -> list[Path]:
+        return [self.bare / name for name in run_git(self.bare, "ls-files").splitlines()]
 
-    def _matches(self, path: Path, patterns: list[str]) -> bool:
+    def _matches_any(self, path: Path, patterns: list[str]) -> bool:
         return any(fnmatch.fnmatch(str(path.relative_to(self.bare)), pattern) for pattern in patterns)
 
-    def _init(self, base: Outcome) -> None:
+    def _run_init(self, base: Outcome) -> None:
         """Let init write the commands; where they are not the expected ones, go on with those that are."""
-        done = self._perdure("init")
+        done = self._run_perdure("init")
         file = self.repository / "perdure.toml"
         commands = (
             [test["command"] for test in tomllib.loads(file.read_text()).get("test", [])] if file.exists() else []
         )
         wanted = self.entry["expected"]
-        self.said.init = "right" if any(re.search(wanted, command) for command in commands) else "wrong"
+        self.judgement.init = "right" if any(re.search(wanted, command) for command in commands) else "wrong"
         if done.returncode and base.is_green:
-            self.said.init = "red"
-        if self.said.init != "right":
-            self.said.add_fault("init", f"{' | '.join(commands) or 'no command'}: {_tail(done)}")
-        if self.said.init != "right" or self.entry.get("lints"):
+            self.judgement.init = "red"
+        if self.judgement.init != "right":
+            self.judgement.add_fault("init", f"{' | '.join(commands) or 'no command'}: {_last_lines(done)}")
+        if self.judgement.init != "right" or self.entry.get("lints"):
             command = self.entry.get("command", self.entry["bare"])
             setup = f"commands = [{json.dumps(self.entry['setup'])}]\n" if self.entry.get("setup") else ""
             file.write_text(f'version = 1\n[setup]\n{setup}[[test]]\nname = "tests"\ncommand = {json.dumps(command)}\n')
-        git(self.repository, "add", "-A")
-        git(self.repository, "commit", "-qm", "perdure")
-        git(self.bare, "pull", "-q")
+        run_git(self.repository, "add", "-A")
+        run_git(self.repository, "commit", "-qm", "perdure")
+        run_git(self.bare, "pull", "-q")
 
     def _make_branches(self, suite: Suite) -> dict[str, int]:
         """Make the branches; return which cheats the bare suite is green with."""
@@ -190,45 +190,45 @@ class Project:
         outcome = suite.run()
         if suite.base.passed is not None and outcome.passed != suite.base.passed + 1:
             raise NotJudged(f"the honest change is not one test more: {outcome.passed}: {outcome.output[-800:]}")
-        self._commit("honest", suite)
+        self._commit_branch("honest", suite)
         for mutant in itertools.islice(find_mutants(suite, self.entry["name"]), 3):
             self.mutant = mutant
-            self._mutate(mutant)
-            self._commit("mutant", suite)
+            self._write_mutant(mutant)
+            self._commit_branch("mutant", suite)
             for cheat in CHEATS:
-                self._mutate(mutant)
+                self._write_mutant(mutant)
                 if bend_tests(suite, mutant, cheat):
-                    self._commit(cheat, suite)
+                    self._commit_branch(cheat, suite)
                     cheats[cheat] = mutant.outcome.failed or 0
-                git(self.bare, "checkout", "-q", "-f", "main")
+                run_git(self.bare, "checkout", "-q", "-f", "main")
             if cheats:
                 return cheats
         if not hasattr(self, "mutant"):
             raise NotJudged("the bare suite sees no mutant")
         return cheats
 
-    def _mutate(self, mutant: Mutant) -> None:
+    def _write_mutant(self, mutant: Mutant) -> None:
         write_line(mutant.path, mutant.line, mutant.after)
 
-    def _commit(self, branch: str, suite: Suite) -> None:
+    def _commit_branch(self, branch: str, suite: Suite) -> None:
         """Commit what is in the bare clone as this branch, and go back to main."""
-        git(self.bare, "checkout", "-q", "-B", branch)
+        run_git(self.bare, "checkout", "-q", "-B", branch)
         honest = self.entry["honest"]
         edited = {str(path.relative_to(self.bare)) for path in (*suite.product, *suite.tests)} | set(
             honest.get("edits", {})
         )
-        names = [name for name in git(self.bare, "diff", "--name-only", "HEAD").splitlines() if name in edited]
+        names = [name for name in run_git(self.bare, "diff", "--name-only", "HEAD").splitlines() if name in edited]
         if branch == "honest":
             names += [honest["product"], honest["test"]]
-        git(self.bare, "add", "-f", "-A", "--", *names)
-        git(self.bare, "commit", "-qm", branch)
-        git(self.bare, "push", "-q", "-f", "origin", branch)
-        git(self.bare, "checkout", "-q", "-f", "main")
+        run_git(self.bare, "add", "-f", "-A", "--", *names)
+        run_git(self.bare, "commit", "-qm", branch)
+        run_git(self.bare, "push", "-q", "-f", "origin", branch)
+        run_git(self.bare, "checkout", "-q", "-f", "main")
 
     def _judge_branch(self, branch: str, base: Outcome, cheated: int | None) -> None:
         begun = time.perf_counter()
         config = ["--config", str(self.config)] if self.config.exists() else []
-        done = self._perdure("run", "test", "--repo", str(self.repository), "--branch", branch, "--json", *config)
+        done = self._run_perdure("run", "test", "--repo", str(self.repository), "--branch", branch, "--json", *config)
         took = time.perf_counter() - begun
         (self.room / f"{branch}.json").write_text(done.stdout)
         try:
@@ -237,73 +237,79 @@ class Project:
         except (ValueError, KeyError):
             result, tests = {}, None
         if not config and (allowed := re.search(r"fix: \[\[test\]\] (writes = \[.*?\])", result.get("message") or "")):
-            self.said.init = "wrong"
-            self.said.add_fault("init", f"nothing can be judged: {result['message']}")
+            self.judgement.init = "wrong"
+            self.judgement.add_fault("init", f"nothing can be judged: {result['message']}")
             text = (self.repository / "perdure.toml").read_text()
             self.config.write_text(re.sub(r"(?m)^command = .*", lambda hit: f"{hit[0]}\n{allowed[1]}", text))
             self._judge_branch(branch, base, cheated)
             return
         if not tests or tests["status"] not in ("green", "red"):
-            self.said.branches[branch] = "not judged"
-            self.said.add_fault("not judged", f"{branch}: {result.get('message') or _tail(done)}")
+            self.judgement.branches[branch] = "not judged"
+            self.judgement.add_fault("not judged", f"{branch}: {result.get('message') or _last_lines(done)}")
             return
         said, line = tests["status"], tests["experiment"] or ""
         if tests["tampered"]:
             said = "tampered"
         elif tests["promises"]:
             said = "promise"
-        self.said.branches[branch] = said
+        self.judgement.branches[branch] = said
         summary = next((step["summary"] for step in result["steps"] if step["step"] == "run_tests"), "")
         if branch == "honest":
-            self.said.verdict_s = sum(step["duration_s"] for step in result["steps"] if step["step"] == "run_tests")
+            self.judgement.verdict_s = sum(
+                step["duration_s"] for step in result["steps"] if step["step"] == "run_tests"
+            )
             self._check_honest(said, tests, line, summary, base)
         elif branch == "mutant":
             if said not in ("red", "tampered"):
-                self.said.add_fault("false green", f"mutant {self._describe()}: {summary}")
-            elif self.mutant.outcome.failed is not None and self.said.counts == "equal":
+                self.judgement.add_fault("false green", f"mutant {self._describe_init()}: {summary}")
+            elif self.mutant.outcome.failed is not None and self.judgement.counts == "equal":
                 new = self.mutant.outcome.failed - (base.failed or 0)
                 if tests["new_failures"] != new:
-                    self.said.add_fault(
+                    self.judgement.add_fault(
                         "counts", f"mutant has {new} new failures, said {tests['new_failures']}: {summary}"
                     )
         elif said == "green":
-            self.said.add_fault("false green", f"{branch} with {self._describe()}: {summary}")
-        elif said == "promise" and self.said.counts == "equal":
+            self.judgement.add_fault("false green", f"{branch} with {self._describe_init()}: {summary}")
+        elif said == "promise" and self.judgement.counts == "equal":
             self._check_line(branch, line, base, (base.passed or 0) - (cheated or 0) + (base.failed or 0))
-        print(f"  {self.said.name} {branch}: {said} in {took:.0f} s: {summary}", flush=True)
+        print(f"  {self.judgement.name} {branch}: {said} in {took:.0f} s: {summary}", flush=True)
 
     def _check_honest(self, said: str, tests: dict[str, Any], line: str, summary: str, base: Outcome) -> None:
         if said != "green" and not self._is_green_bare("honest"):
             raise NotJudged("the honest change does not fit the project: its command is red bare, too")
         if said != "green":
-            self.said.add_fault("false tampered" if said == "tampered" else "false red", f"honest: {said}: {summary}")
+            self.judgement.add_fault(
+                "false tampered" if said == "tampered" else "false red", f"honest: {said}: {summary}"
+            )
         if base.passed is None:
-            self.said.counts = "exit code"
+            self.judgement.counts = "exit code"
         elif (tests["passed"], tests["known_failures"]) == (base.passed + 1, base.failed or 0):
-            self.said.counts = "equal"
+            self.judgement.counts = "equal"
         elif tests["passed"] is None:
-            self.said.counts = "none"
+            self.judgement.counts = "none"
         else:
-            self.said.counts = f"{tests['passed']} ≠ {base.passed + 1}"
-            self.said.add_fault("counts", f"honest: bare passed {base.passed + 1}, said {tests['passed']}: {summary}")
-        if said == "green" and self.said.counts == "equal":
+            self.judgement.counts = f"{tests['passed']} ≠ {base.passed + 1}"
+            self.judgement.add_fault(
+                "counts", f"honest: bare passed {base.passed + 1}, said {tests['passed']}: {summary}"
+            )
+        if said == "green" and self.judgement.counts == "equal":
             self._check_line("honest", line, base, base.passed or 0)
             if re.search(r"new tests? pass|missed|not asked: the runner", line):
-                self.said.add_fault("false line", f"honest: {line}")
+                self.judgement.add_fault("false line", f"honest: {line}")
             news = re.search(r"(\d+) new tests? fails? without it", line)
             if news is None and "does not build" not in line:
-                self.said.add_fault(
+                self.judgement.add_fault(
                     "false line", f"honest: its new test fails without it, and that is not said: {line}"
                 )
             elif news is not None and news[1] != "1":
-                self.said.add_fault("false line", f"honest: it has 1 new test: {line}")
+                self.judgement.add_fault("false line", f"honest: it has 1 new test: {line}")
 
     def _is_green_bare(self, branch: str) -> bool:
         """Run the commands of perdure.toml by hand on a branch."""
-        git(self.bare, "checkout", "-q", "-f", branch)
+        run_git(self.bare, "checkout", "-q", "-f", branch)
         text = (self.repository / "perdure.toml").read_text()
         outcomes = [run_bare(test["command"], self.bare, "exit") for test in tomllib.loads(text)["test"]]
-        git(self.bare, "checkout", "-q", "-f", "main")
+        run_git(self.bare, "checkout", "-q", "-f", "main")
         return all(outcome.is_green for outcome in outcomes)
 
     def _check_line(self, branch: str, line: str, base: Outcome, passed: int) -> None:
@@ -313,14 +319,14 @@ class Project:
         if hit is None:
             return
         if (int(hit[1]) + unasked, int(hit[2]) + unasked) != (passed, base.passed):
-            self.said.add_fault("false line", f"{branch}: bare {passed}/{base.passed}: {line}")
+            self.judgement.add_fault("false line", f"{branch}: bare {passed}/{base.passed}: {line}")
 
-    def _describe(self) -> str:
+    def _describe_init(self) -> str:
         mutant = self.mutant
         where = f"{mutant.path.relative_to(self.bare)}:{mutant.line + 1}"
         return f"{where} `{mutant.before.strip()}` → `{mutant.after.strip()}`"
 
-    def _perdure(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _run_perdure(self, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PERDURE_HOME": str(self.home)}
         return subprocess.run(
             [PERDURE, *words], cwd=self.repository, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -330,16 +336,16 @@ class Project:
     def close(self) -> None:
         """End the home's server and worker."""
         if self.home.exists():
-            self._perdure("down")
+            self._run_perdure("down")
 
 
-def _tail(done: subprocess.CompletedProcess[str]) -> str:
+def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in f"{done.stdout[-2000:]}\n{done.stderr[-1000:]}".splitlines() if line.strip()]
     return " / ".join(lines[-8:])
 
 
 @contextlib.contextmanager
-def opened(entry: dict[str, Any]) -> Iterator[Project]:
+def open_project(entry: dict[str, Any]) -> Iterator[Project]:
     project = Project(entry, CACHE / "rooms" / entry["name"])
     try:
         yield project
@@ -419,11 +425,11 @@ def main() -> int:
             left_out.append(f"{entry['name']} (no time)")
             continue
         missing = [program for program in entry.get("programs", []) if shutil.which(program) is None]
-        with opened(entry) as project:
+        with open_project(entry) as project:
             try:
                 if missing:
                     raise NotJudged(f"{', '.join(missing)} is not installed here")
-                judgements.append(project.judge())
+                judgements.append(project.judge_all())
                 (kept / f"{entry['name']}.json").write_text(json.dumps(vars(judgements[-1])))
             except (NotFetched, NotJudged, subprocess.SubprocessError) as error:
                 left_out.append(entry["name"])

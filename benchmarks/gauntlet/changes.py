@@ -47,7 +47,7 @@ class Mutant:
     outcome: Outcome
 
 
-def _mutations(suite: Suite, seed: str) -> Iterator[tuple[Path, int, str, str]]:
+def _list_mutations(suite: Suite, seed: str) -> Iterator[tuple[Path, int, str, str]]:
     """Yield lines of the product with one operator or value turned, in an order that the seed decides."""
     found = []
     for path in suite.product:
@@ -73,7 +73,7 @@ def find_mutants(suite: Suite, seed: str) -> Iterator[Mutant]:
     The tree is as before with each."""
     best: Mutant | None = None
     passed, failed = suite.base.passed or 0, suite.base.failed or 0
-    for path, number, before, after in _mutations(suite, seed):
+    for path, number, before, after in _list_mutations(suite, seed):
         write_line(path, number, after)
         outcome = suite.run()
         write_line(path, number, before)
@@ -147,7 +147,7 @@ def _edit_file(path: Path, numbers: list[int], how: str) -> bool:
             if how == "gone":
                 del lines[start : _block_end(lines, start)]
             else:
-                _neutralise(lines, start)
+                _neutralise_test(lines, start)
     path.write_text("\n".join(lines), errors="surrogateescape")
     return lines != before
 
@@ -198,7 +198,7 @@ def _block_end(lines: list[str], start: int) -> int:
     return len(lines)
 
 
-def _neutralise(lines: list[str], start: int) -> None:
+def _neutralise_test(lines: list[str], start: int) -> None:
     """Let the test that begins on this line end at once; skip it where it cannot, or on every second line."""
     while re.match(r"\s*(@(?!Test|test )|#\[(?!test))", lines[start]):
         start += 1

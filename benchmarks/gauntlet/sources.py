@@ -32,7 +32,8 @@ def prepare_metadata_for_build_wheel(into, settings=None):
     (made / "METADATA").write_text(f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
     return made.name
 """
-"""What pip asks for name and version of a source archive; a project's own would be fetched and installed first."""
+"""The build backend that pip asks for name and version of a source archive: the project's own would be fetched and
+installed first."""
 
 _BACKENDS = ("setuptools/build_meta", "hatchling/build", "flit_core/buildapi", "poetry/core/masonry/api", "pdm/backend")
 
@@ -81,7 +82,7 @@ def _kept_archive(project: dict[str, Any]) -> Path | None:
     return None
 
 
-def _run(words: list[str], cwd: Path, **env: str) -> str:
+def _run_program(words: list[str], cwd: Path, **env: str) -> str:
     done = subprocess.run(
         words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=300, check=True
     )
@@ -98,20 +99,20 @@ def _from_pypi(package: str, version: str, scratch: Path) -> Path:
         (scratch / "backends" / backend.partition("/")[0] / "__init__.py").touch()
     unbuilt = [*words, "--no-build-isolation", "--use-pep517", pinned]
     try:
-        _run(unbuilt, scratch, PYTHONPATH=str(scratch / "backends"), GAUNTLET_PACKAGE=pinned)
+        _run_program(unbuilt, scratch, PYTHONPATH=str(scratch / "backends"), GAUNTLET_PACKAGE=pinned)
     except subprocess.CalledProcessError:  # a backend of the project's own
-        _run([*words, pinned], scratch)
+        _run_program([*words, pinned], scratch)
     return next((scratch / "got").iterdir())
 
 
 def _from_npm(package: str, version: str, scratch: Path) -> Path:
-    _run(["npm", "pack", "--silent", f"{package}@{version}"], scratch)
+    _run_program(["npm", "pack", "--silent", f"{package}@{version}"], scratch)
     return next(scratch.glob("*.tgz"))
 
 
 def _from_go(package: str, version: str, scratch: Path) -> Path:
     (scratch / "go.mod").write_text("module example.org/gauntlet\n")
-    return Path(json.loads(_run(["go", "mod", "download", "-json", f"{package}@{version}"], scratch))["Zip"])
+    return Path(json.loads(_run_program(["go", "mod", "download", "-json", f"{package}@{version}"], scratch))["Zip"])
 
 
 def _from_crates(package: str, version: str, scratch: Path) -> Path:
@@ -120,7 +121,7 @@ def _from_crates(package: str, version: str, scratch: Path) -> Path:
     (scratch / "Cargo.toml").write_text(
         f'[package]\nname = "gauntlet"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n{package} = "={version}"\n'
     )
-    _run(["cargo", "fetch", "--quiet"], scratch)
+    _run_program(["cargo", "fetch", "--quiet"], scratch)
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     return next(home.glob(f"registry/cache/*/{package}-{version}.crate"))
 
@@ -138,8 +139,8 @@ def _from_debian(package: str, version: str, scratch: Path) -> Path:
     apt = ["apt-get", "-qq", *(word for place in places for word in ("-o", place))]
     if not (CACHE / "apt").is_dir():
         (CACHE / "apt/partial").mkdir(parents=True)
-        _run([*apt, "update"], scratch)
-    _run([*apt, "source", "--download-only", "--tar-only", f"{package}={version}"], scratch)
+        _run_program([*apt, "update"], scratch)
+    _run_program([*apt, "source", "--download-only", "--tar-only", f"{package}={version}"], scratch)
     return next(path for path in sorted(scratch.glob("*.orig.tar.*")) if path.suffix != ".asc")
 
 

@@ -178,7 +178,7 @@ def parse_yaml(text: str) -> Any:
         return None
 
 
-def subtable(table: dict[str, Any], *names: str) -> dict[str, Any]:
+def find_subtable(table: dict[str, Any], *names: str) -> dict[str, Any]:
     """Return the table that lies at these names inside a table; empty where there is none."""
     for name in names:
         inner = table.get(name)

@@ -199,8 +199,7 @@ def is_base_setup_worthwhile(
     """Return whether a delivery on a branch of strangers should run setup on its base first: what that makes is kept
     for all such branches, where none of theirs may be, and nothing is kept for this base yet.
 
-    False where a file at the top of the repository differs, or a link: setup reads those, and would make something
-    else.
+    False where a file at the top of the repository differs: setup reads most of those, and would make something else.
     """
     context = _SetupContext(home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, None)
     kept = context.grade is SandboxGrade.FULL and environments.is_enabled and bool(context.commands)

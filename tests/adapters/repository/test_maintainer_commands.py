@@ -1,4 +1,5 @@
-"""What maintainers wrote for their own tests decides how a repository is tested: in the shapes of real repositories."""
+"""The commands that maintainers wrote for their own tests decide how a repository is tested: in shapes of real
+repositories."""
 
 from __future__ import annotations
 

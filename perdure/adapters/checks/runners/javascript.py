@@ -401,8 +401,9 @@ def throw_replaced(text: str) -> str:
     """Return the statement of a canary that fails, and says what has been replaced in what a test file with this text
     uses."""
     modules = sorted(set(re.findall(rf"""["'](?:node:)?({_CORE_MODULES})["']""", text)))
-    replaced = f"globalThis[Symbol.for('library snapshot')]?.({json.dumps(modules)}) ?? []"
-    return f"throw new Error('libraries: ' + ({replaced}).join(', '));"
+    return (
+        f"throw new Error('libraries: ' + (globalThis[Symbol.for('library snapshot')]?.({json.dumps(modules)}) ?? ''));"
+    )
 
 
 _CORE_MODULES = r"buffer|events|fs(?:/promises)?|os|path|stream|timers(?:/promises)?|url"

@@ -36,6 +36,8 @@ _USED_BY_RUNNERS = [
     "os",
 ]
 _MISSING = object()
+# This module's own names for builtins: those that it finds here are not what somebody has replaced them by.
+globals().update({name: value for name, value in vars(builtins).items() if not name.startswith("__")})
 
 
 class LibrarySnapshot:
@@ -48,12 +50,14 @@ class LibrarySnapshot:
         self.packages = tuple(paths[key] + os.sep for key in ("purelib", "platlib"))
         self.directory, self.modules, self.contents, self.is_finding = os.getcwd(), {}, {}, False
         tops = [os.path.join(self.directory, name) for name in ("", "src", "lib")]
-        self.products = {name.partition(".")[0] for top in tops if os.path.isdir(top) for name in os.listdir(top)}
+        below = [os.path.join(top, name) for top in tops if os.path.isdir(top) for name in os.listdir(top)]
+        modules = [path for path in below if path.endswith(".py") or os.path.isfile(os.path.join(path, "__init__.py"))]
+        self.products = {os.path.basename(path).partition(".")[0] for path in modules}
         self.open, self.read_bytes, self.close = os.open, os.read, os.close
         for name in sys.builtin_module_names:
             __import__(name)
         for module in list(sys.modules.values()):
-            self.record(module)
+            self.record_module(module)
 
     def find_spec(self, name, path=None, target=None):
         """Return the spec that the other finders give, its loader made to record the module after it has run."""
@@ -68,14 +72,14 @@ class LibrarySnapshot:
         loader = getattr(spec, "loader", None)
         if hasattr(loader, "exec_module") and not isinstance(loader, type) and self.kind_of(name, spec.origin):
             with contextlib.suppress(AttributeError):  # a loader that takes no attributes: its module is not recorded
-                loader.exec_module = functools.partial(self.execute, loader)
+                loader.exec_module = functools.partial(self.execute_module, loader)
         return spec
 
-    def execute(self, loader, module):
+    def execute_module(self, loader, module):
         """Run a module's code by its loader, and record what is there then."""
         vars(loader).pop("exec_module", None)
         loader.exec_module(module)
-        self.record(module)
+        self.record_module(module)
 
     def kind_of(self, name, origin):
         """Return `standard` for a module of Python's own, `package` for an installed one, empty for any other."""
@@ -85,7 +89,7 @@ class LibrarySnapshot:
             return "" if name.partition(".")[0] in self.products else "package"
         return "standard" if origin in ("built-in", "frozen") or origin.startswith(self.standard) else ""
 
-    def record(self, module):
+    def record_module(self, module):
         """Keep the contents of a library module and of the classes that are its own; any other module is left out."""
         name, spec = getattr(module, "__name__", ""), getattr(module, "__spec__", None)
         kind = self.kind_of(name, getattr(spec, "origin", None)) if spec is not None else ""
@@ -112,7 +116,7 @@ class LibrarySnapshot:
             now = vars(holder)
             for key, was in before.items():
                 value = now.get(key, _MISSING)
-                if value is not was and self.counts(key, was, kind) and not self.is_equivalent(was, value, kind):
+                if value is not was and self.is_compared(key, was, kind) and not self.is_equivalent(was, value, kind):
                     replaced.add(place + "." + key)
             added = _COMPARING if isinstance(holder, type) else vars(builtins)
             if holder is not builtins:
@@ -129,7 +133,7 @@ class LibrarySnapshot:
             replaced.add("the working directory")
         return sorted(replaced)[:20]
 
-    def counts(self, key, was, kind):
+    def is_compared(self, key, was, kind):
         """Return whether a value matters: code, and plain values of Python's own modules. What libraries keep to
         themselves, and caches, change while they are used."""
         if kind == "package" and key.startswith("_") and not key.endswith("__"):
@@ -167,7 +171,7 @@ class LibrarySnapshot:
         inner = [getattr(value, "__wrapped__", None), *(cell.cell_contents for cell in cells if cell != _EMPTY_CELL)]
         return any(item is was for item in inner) or getattr(value, "__name__", "") == getattr(was, "__name__", None)
 
-    def read(self, file):
+    def read_file(self, file):
         """Return a file's bytes, by the functions that were there first."""
         descriptor, parts = self.open(file, os.O_RDONLY), []
         try:

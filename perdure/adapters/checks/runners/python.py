@@ -133,7 +133,7 @@ _CODE = """\
 
 _WRITTEN = """\
     import ast, inspect
-    text = sys.library_snapshot.read(__file__) if hasattr(sys, 'library_snapshot') else open(__file__, 'rb').read()
+    text = sys.library_snapshot.read_file(__file__) if hasattr(sys, 'library_snapshot') else open(__file__, 'rb').read()
     whole = compile(text, __file__, 'exec', dont_inherit=True)
     def says(code):
         found, left = {*code.co_names, *code.co_varnames, *code.co_freevars}, list(code.co_consts)

@@ -61,7 +61,8 @@ _SKIPS = re.compile(
     r"|@(Disabled|Ignore)\b|#\[(ignore|should_panic|cfg)|//go:build|\+build|importorskip|__test__|\bpending\("
 )
 _LOOKS_AT_TESTS = re.compile(
-    r"PYTEST_\w+|PERDURE_\w+|sys\._getframe|inspect\.(stack|currentframe|getouterframes)|sys\.modules|NODE_TEST_CONTEXT"
+    r"PYTEST_\w+|PERDURE_\w+|library[_ ]snapshot"
+    r"|sys\._getframe|inspect\.(stack|currentframe|getouterframes)|sys\.modules|NODE_TEST_CONTEXT"
     r"|JEST_WORKER_ID|\bVITEST\b|NODE_ENV\W{1,20}test|testing\.Testing\(|Lookup\(.test\.|\.test['\"]\)|cfg!?\(test\)"
     r"|\bimport (pytest|_pytest|unittest)\b|from (pytest|_pytest|unittest)\b|<testsuites?\b|junit_?-?xml|currentframe"
     r"|\bctypes\b|\bmeta_path\b|\bbuiltins\b|Object\.is\s?=[^=]|JEST_STATE|\b(afterEach|beforeEach|expect)\b(\?\.|[.(])"

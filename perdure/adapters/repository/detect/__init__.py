@@ -39,7 +39,7 @@ def detect_commands(root: Path) -> DetectedCommands:
     the top shows and does not test. What is not tested is said. A file that cannot be parsed counts as absent.
     """
     sides = _detect_sides(root)
-    detected = _combine(root, sides)
+    detected = _combine_sides(root, sides)
     tested = {name for name, side in sides.items() if side.tests}
     shown = {name for name, side in sides.items() if side.kinds}
     if detected.tests and not tested:  # `make test`: of everything
@@ -59,7 +59,7 @@ def _detect_sides(root: Path) -> dict[str, DetectedCommands]:
     return {name: detect(root, written) for name, detect in _SIDES.items()}
 
 
-def _combine(root: Path, sides: dict[str, DetectedCommands]) -> DetectedCommands:
+def _combine_sides(root: Path, sides: dict[str, DetectedCommands]) -> DetectedCommands:
     """Return the commands of all toolchains in one directory. What maintainers wrote for no toolchain (`make test`, a
     script) counts only where there is nothing else to test, for it usually runs the same tests once more; where there
     is one command, `make test` is an alternative to that."""
@@ -108,7 +108,7 @@ def _detect_subdirectories(
         sides = _detect_sides(path)
         tested_below |= {name for name in wanted if sides[name].tests}
         of_wanted = {name: side for name, side in sides.items() if name in wanted}
-        detected = sum(of_wanted.values(), DetectedCommands()) if tested else _combine(path, of_wanted)
+        detected = sum(of_wanted.values(), DetectedCommands()) if tested else _combine_sides(path, of_wanted)
         total += _move_below(detected, path.name) if detected.tests else DetectedCommands()
         others = [side.kinds[0] for name, side in sides.items() if side.tests and name not in {*wanted, *tested}]
         total += DetectedCommands(left_out=tuple(f"{path.name} ({kind}): has tests of its own" for kind in others))

@@ -41,8 +41,7 @@ and name and command of the tests."""
 
 def detect_language(language: str, root: Path, written: Sequence[WrittenCommand]) -> DetectedCommands:
     """Return the commands of the first row of a language whose file is here; empty: there is none. What maintainers
-    wrote
-    for the same program may be right in the place of its test command."""
+    wrote for the same program may be right in the place of its test command."""
     for pattern, shown, needs, (kind, setup, name, command) in _LANGUAGES[language]:
         path = next((path for path in sorted(root.glob(pattern)) if path.is_file()), None)
         text = read_beginning(path) if path is not None else ""

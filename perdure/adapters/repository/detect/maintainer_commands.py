@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.system.bounded import parse_toml, parse_yaml, read_beginning, subtable
+from perdure.adapters.system.bounded import find_subtable, parse_toml, parse_yaml, read_beginning
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import PROJECT_FILE_BYTES
 
@@ -115,8 +115,7 @@ PYTHON_RUNNERS = {
 
 def _test_words(root: Path, argv: list[str]) -> tuple[str, ...]:
     """Return the words of a command that runs tests: `python -m X` and wrappers looked through to X, measuring of
-    coverage
-    left out, a script with its interpreter. Empty where it runs none, or needs what is only there in CI."""
+    coverage left out, a script with its interpreter. Empty where it runs none, or needs what is only there in CI."""
     if not argv or any(len(word) > _WORD_CHARS or re.search(r"[$`<>]|^\|$|\*\*", word) for word in argv):
         return ()
     plain = unwrap_command(argv)
@@ -180,7 +179,7 @@ def _tox_scripts(text: str) -> Iterator[str]:
     factors = _choose_factors(names)
     for section in parser.sections():
         if re.fullmatch(r"testenv(?::(?:py|test|unit)[^:]*)?", section):
-            values = {key: _resolve(parser, value or "", factors) for key, value in parser[section].items()}
+            values = {key: _resolve_setting(parser, value or "", factors) for key, value in parser[section].items()}
             setting = values.get("setenv") or values.get("set_env") or []
             pairs = [line.partition("=")[::2] for line in setting if "=" in line and "{" not in line]
             prefix = "".join(f"{key.strip()}={shlex.quote(value.strip())} " for key, value in pairs)
@@ -208,7 +207,7 @@ def _expand_names(names: str) -> list[set[str]]:
     return environments
 
 
-def _resolve(parser: ConfigParser, value: str, factors: set[str], depth: int = 0) -> list[str]:
+def _resolve_setting(parser: ConfigParser, value: str, factors: set[str], depth: int = 0) -> list[str]:
     """Return the lines of a tox setting that count for these factors, other sections' settings and the defaults of
     `{posargs}` and `{env:…}` put in."""
     lines = list[str]()
@@ -226,7 +225,9 @@ def _resolve(parser: ConfigParser, value: str, factors: set[str], depth: int = 0
             line = rest
         line = line.strip()
         if (reference := re.fullmatch(r"\{\[([^\]]+)\](\w+)\}", line)) and depth < 3:
-            lines += _resolve(parser, parser.get(reference[1], reference[2], fallback="") or "", factors, depth + 1)
+            lines += _resolve_setting(
+                parser, parser.get(reference[1], reference[2], fallback="") or "", factors, depth + 1
+            )
         elif line and not line.startswith("#"):
             line = re.sub(r"\{toxinidir\}/|\{tox_root\}/|\{posargs\}|\[\]", "", line)
             line = re.sub(r"\{envpython\}|\{env_python\}", "python", line).replace("{toxinidir}", ".")
@@ -259,14 +260,14 @@ def _toml_scripts(text: str) -> Iterator[str]:
         table = parse_toml(text)
     except ValueError:
         return
-    tox = subtable(table, "tool", "tox") or table
+    tox = find_subtable(table, "tool", "tox") or table
     if isinstance(legacy := tox.get("legacy_tox_ini"), str):
         yield from _tox_scripts(legacy)
-    lines = subtable(tox, "env_run_base").get("commands")
+    lines = find_subtable(tox, "env_run_base").get("commands")
     for line in lines if isinstance(lines, list) else []:
         yield shlex.join(word for word in line if isinstance(word, str)) if isinstance(line, list) else ""
     for place in ("hatch envs", "pdm scripts", "poe tasks", "taskipy tasks", "rye scripts"):
-        yield from _walk_scripts(subtable(table, "tool", *place.split()), None)
+        yield from _walk_scripts(find_subtable(table, "tool", *place.split()), None)
 
 
 _SCRIPT_KEYS = {"run", "script", "command", "commands", "entry", "cmd", "shell", "test_script", "before_script"}
@@ -280,8 +281,7 @@ def _yaml_scripts(text: str) -> Iterator[str]:
 
 def _walk_scripts(data: Any, keys: set[str] | None) -> Iterator[str]:
     """Yield the texts that stand at these keys (None: at any) in nested tables and lists, those of one list as one
-    script;
-    at most _VALUES_MOST values are looked at, each once."""
+    script; at most _VALUES_MOST values are looked at, each once."""
     to_visit, seen = [(data, keys is None, "")], set[int]()
     while to_visit and len(seen) < _VALUES_MOST:
         value, is_script, directory = to_visit.pop()

@@ -40,7 +40,7 @@ def detect_node(root: Path, written: Sequence[WrittenCommand]) -> DetectedComman
     manager, install = _find_package_manager(root, package)
     patterns = _workspace_patterns(root, package)
     setup = (install,) if patterns or any(package.get(group) for group in _DEPENDENCY_GROUPS) else ()
-    scripts = _scripts(package)
+    scripts = _list_scripts(package)
     runs = [command.argv for command in written if command.argv[0] in ("npm", "pnpm", "yarn", "bun")]
     named = [argv[-1] for argv in runs if argv[-1] in scripts and argv[-1] != "test"]
     parts = list(_independent_parts(scripts, "test", 0))
@@ -65,7 +65,7 @@ def detect_node(root: Path, written: Sequence[WrittenCommand]) -> DetectedComman
     members = [
         member
         for member in _list_members(root, patterns)
-        if "test" in _scripts(read_json(root / member / "package.json"))
+        if "test" in _list_scripts(read_json(root / member / "package.json"))
     ]
     beyond = [
         f"{member}: only the first {_PACKAGES_MOST} packages are tested" for member in members[_PACKAGES_MOST:][:1]
@@ -74,7 +74,7 @@ def detect_node(root: Path, written: Sequence[WrittenCommand]) -> DetectedComman
     return DetectedCommands(setup, tests, (manager,), left_out=tuple(beyond))
 
 
-def _scripts(package: dict[str, Any]) -> dict[str, str]:
+def _list_scripts(package: dict[str, Any]) -> dict[str, str]:
     """Return the scripts of a package.json that do something, by their names, without the test script that `npm init`
     writes."""
     scripts = package.get("scripts")
@@ -97,8 +97,7 @@ _CHECKERS = re.compile(
 
 def _independent_parts(scripts: dict[str, str], name: str, depth: int) -> Iterator[str]:
     """Yield the command lines of a package script that are joined by `&&`, those of the scripts that it runs too;
-    nothing
-    where one of them may be needed by the next."""
+    nothing where one of them may be needed by the next."""
     if depth > 3 or f"pre{name}" in scripts or f"post{name}" in scripts:
         return
     parts = list[str]()
@@ -148,8 +147,7 @@ def _workspace_patterns(root: Path, package: dict[str, Any]) -> list[str]:
 
 def _list_members(root: Path, patterns: Sequence[str]) -> list[str]:
     """Return the directories of a workspace's packages, sorted; none outside of `root`, behind a link, or among
-    installed
-    packages. `**` stands for one level."""
+    installed packages. `**` stands for one level."""
     members = set[str]()
     for pattern in patterns:
         plain = pattern.removeprefix("./").rstrip("/").replace("**", "*")

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.adapters.repository.detect.commands import DetectedCommands, list_alternatives
 from perdure.adapters.repository.detect.maintainer_commands import PYTHON_RUNNERS, WrittenCommand
-from perdure.adapters.system.bounded import read_beginning, read_toml, subtable
+from perdure.adapters.system.bounded import find_subtable, read_beginning, read_toml
 from perdure.models.config.repository import TestCommand
 
 _REQUIREMENTS = (
@@ -184,14 +184,14 @@ class _ProjectFacts:
         self.root = root
         self.pyproject = read_toml(root / "pyproject.toml")
         self.has_uv_lock = (root / "uv.lock").is_file()
-        project = subtable(self.pyproject, "project")
+        project = find_subtable(self.pyproject, "project")
         self.extras = {
             str(extra): _list_strings(requirements)
-            for extra, requirements in subtable(project, "optional-dependencies").items()
+            for extra, requirements in find_subtable(project, "optional-dependencies").items()
         }
-        groups = subtable(self.pyproject, "dependency-groups")
+        groups = find_subtable(self.pyproject, "dependency-groups")
         self.groups = {str(name): list(_group_requirements(groups, str(name))) for name in groups}
-        self.poetry_groups = subtable(self.pyproject, "tool", "poetry", "group")
+        self.poetry_groups = find_subtable(self.pyproject, "tool", "poetry", "group")
         self.has_manage = "django" in read_beginning(root / "manage.py").lower()
         self.installable = bool(
             (root / "setup.py").is_file()
@@ -215,7 +215,7 @@ class _ProjectFacts:
         """Return whether what gets installed includes pytest, itself or through a plugin of it."""
         if self.has_uv_lock:
             return '\nname = "pytest"\n' in read_beginning(self.root / "uv.lock")
-        declared = _list_strings(subtable(self.pyproject, "project").get("dependencies"))
+        declared = _list_strings(find_subtable(self.pyproject, "project").get("dependencies"))
         declared += [need for needs in (*self.extras.values(), *self.groups.values()) for need in needs]
         return _mentions_pytest(declared) or any(
             _mentions_pytest([read_beginning(self.root / name)]) for name in _REQUIREMENTS
@@ -230,7 +230,7 @@ class _ProjectFacts:
 
     def _has_pytest_config(self) -> bool:
         """Return whether there is a conftest.py, or a section or file that configures pytest."""
-        tool = subtable(self.pyproject, "tool", "pytest")
+        tool = find_subtable(self.pyproject, "tool", "pytest")
         if tool or any((self.root / name).is_file() for name in ("pytest.ini", "conftest.py", "tests/conftest.py")):
             return True
         sections = {"setup.cfg": r"^\[tool:pytest\]", "tox.ini": r"^\[pytest\]"}
