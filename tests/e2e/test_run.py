@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.models.errors import InvalidRequest
-from tests.engine import FIXES, Engine, finished, git, heads, make_target, pulls
+from tests.engine import CALC, FIXES, Engine, finished, git, heads, make_target, pulls, until
 from tests.engine_with_github import BUILD, CONFIG, engine_with_github
 from tests.waiting import patient
 
@@ -138,3 +138,33 @@ async def test_on_github_the_publisher_pushes_and_opens_and_tells_nothing(tmp_pa
         assert world.github.pulls("me/calc") == []
         assert [one["user"]["login"] for one in world.github.comments("me/calc", world.issue)] == ["bob"]
         assert world.github.violations == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_a_worker_that_dies_while_setup_runs_on_the_base_first_leaves_the_branch_its_own_files(
+    tmp_path: Path, ports: int
+) -> None:
+    """The worktree is the base's then, and its setup may be half done."""
+    origin = make_target(tmp_path / "calc.git", {**CALC, "pkg/data.txt": "base\n"})
+    work = origin.with_name(f"{origin.name}-work")
+    git(work, "switch", "-qc", "topic", "main")
+    (work / "pkg/data.txt").write_text("topic\n")
+    git(work, "commit", "-qam", "More")
+    git(work, "push", "-q", str(origin), "topic")
+    config = "version = 1\n[setup]\ncommands = ['mkdir -p .venv && sleep 3 && touch .venv/made']\n"
+    config += "[[test]]\nname = 'data'\ncommand = 'grep -q topic pkg/data.txt && test -e .venv/made'\n"
+    async with Engine.open(tmp_path, FIXES, ports=ports, measured=True) as engine:
+        engine.worker()
+        asked = {"id": "one", "branch": "topic", "phases": ["test"], "config": config}
+        submitted = await engine.submit(origin, **asked)
+        await until((engine.home.tree("one") / ".venv").exists)
+        base_text = (engine.home.tree("one") / "pkg/data.txt").read_text()
+        engine.kill_workers()
+        engine.worker()
+        result = await finished(submitted, engine, timeout=100)
+        if not list((engine.home.root / "environments").glob("*/entry.json")):
+            pytest.skip("ONLY BUBBLEWRAP KEEPS WHAT SETUP MADE")
+        assert base_text == "base\n", "setup ran on the base first"
+        assert (result.status, result.tests.status) == ("completed", "green"), result.message
+        assert len(list((engine.home.root / "environments").glob("*/entry.json"))) == 1
