@@ -434,7 +434,7 @@ def main() -> int:
             except (NotFetched, NotJudged, subprocess.SubprocessError) as error:
                 left_out.append(entry["name"])
                 print(f"LEFT OUT {entry['name']}: {error}", flush=True)
-        if not options.keep and not project.said.faults:
+        if not options.keep and not project.judgement.faults:
             shutil.rmtree(project.room, ignore_errors=True)
         print(f"{entry['name']}: {time.perf_counter() - begun:.0f} s", flush=True)
     print_judgements(judgements)
