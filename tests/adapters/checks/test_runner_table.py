@@ -60,6 +60,15 @@ add_test(NAME off COMMAND true)
 set_tests_properties(off PROPERTIES DISABLED TRUE)
 add_subdirectory(more)
 """
+BUSTED = """\
+describe('calc', function()
+  it('adds (1.5) %a', function() end)
+  it('subs: a-b', function() assert.are.equal(1, 2) end)
+  it('twice', function() end); it('twice', function() end)
+  pending('later')
+  it('breaks', function() error({}) end)
+end)
+"""
 PHPUNIT = """\
 <?php
 namespace Calc\\Tests;
@@ -155,6 +164,13 @@ OTHER_MOCHA, OTHER_AVA = (
             "ctest", "", {"CMakeLists.txt": CMAKE, "more/CMakeLists.txt": "add_test(NAME adds COMMAND true)\n"}, CTEST,
             {"adds": "passed passed", "subs": "failed", "missing": "errored", "later": "skipped", "off": "skipped"},
             {"subs": "failed"}, id="ctest",
+        ),
+        pytest.param(
+            "busted", "", {"spec/a_spec.lua": BUSTED, "spec/b_spec.lua": BUSTED}, "busted spec/a_spec.lua",
+            {"spec/a_spec.lua::calc adds (1.5) %a": "passed", "spec/a_spec.lua::calc subs: a-b": "failed",
+             "spec/a_spec.lua::calc twice": "passed passed", "spec/a_spec.lua::calc later": "skipped",
+             "spec/a_spec.lua::calc breaks": "errored"},
+            {"spec/a_spec.lua::calc subs: a-b": "failed"}, id="busted",
         ),
         pytest.param(
             "phpunit", "", {"tests/CalcTest.php": PHPUNIT}, "phpunit tests",

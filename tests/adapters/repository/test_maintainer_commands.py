@@ -242,6 +242,7 @@ def test_each_place_where_maintainers_write_is_read(files: Files, name: str, tex
         ({"phpunit.xml.dist": ""}, "vendor/bin/phpunit"),
         ({"spec/spec_helper.rb": ""}, "rspec"),
         ({"t/a.t": "print 1;"}, "prove -lr t"),
+        ({"spec/a_spec.lua": "", WORKFLOW: "jobs:\n t:\n  steps:\n  - run: busted --coverage\n"}, "busted"),
         ({"CMakeLists.txt": "enable_testing()\n"}, "cmake -B build && cmake --build build && ctest --test-dir build"),
         ({"justfile": "test:\n    ./all.sh\n"}, "just test"),
         ({"Makefile": "check:\n\t./all.sh\n"}, "make check"),

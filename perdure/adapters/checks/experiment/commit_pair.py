@@ -159,7 +159,8 @@ class CommitPair:
     def test_is_new_or_changed(self, key: CaseKey) -> bool:
         """Return whether a test of the change is not on the base, or reads otherwise there: its own text differs, or,
         where that is not found in its file, the file. A test without a file, as Go's and those of many reports, is
-        looked for by its class and its own name in all files of the test side that differ."""
+        looked for by its class and its own name in all files of the test side that differ, and by its title where its
+        own name stands in none (an assertion of tape without a message)."""
         paths = [key.file] if key.file else self.touched
         name = key.name if key.file else key.name.rpartition("::")[2]
         class_name = key.name.rpartition("::")[0].rpartition(".")[2]
@@ -169,7 +170,10 @@ class CommitPair:
             if path not in self._touched_texts:
                 texts = self.base.read_texts([path]), self.change.read_texts([path])
                 self._touched_texts[path] = texts[0].get(path, ""), texts[1].get(path, "")
-            before, after = (find_test_text(name, text) for text in self._touched_texts[path])
+            before, after = (
+                find_test_text(name, text) or (not key.file and find_test_text(name.rpartition(" > ")[0], text))
+                for text in self._touched_texts[path]
+            )
             if before != after or (key.file and not before):
                 return True
         return False

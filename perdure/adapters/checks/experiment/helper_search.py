@@ -22,8 +22,10 @@ from perdure.adapters.checks.trees import CommitTree
 _PYTHON = (".py", ".pyi", ".pyx")
 _JAVASCRIPT = (".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".jsx", ".tsx", ".vue")
 _INCLUDING = (".rs", ".c", ".h", ".cc", ".cpp", ".hpp", ".rb", ".sh", ".bash", ".bats", ".lua", ".pm", ".pl", ".t")
-_IMPORTING = (*_PYTHON, *_JAVASCRIPT, ".go", *_INCLUDING)
-"""Endings of files that say which others they use. (Java, PHP and others find classes of their package without.)"""
+_CLASSES = (".java", ".kt", ".kts", ".scala", ".groovy", ".cs", ".php", ".swift")
+"""Endings of files that find what others of their package declare without naming the file."""
+_IMPORTING = (*_PYTHON, *_JAVASCRIPT, ".go", *_INCLUDING, *_CLASSES)
+"""Endings of files of which is known which others they use."""
 
 _SETTINGS = ("pyproject.toml", "setup.cfg", "setup.py", "package.json", "Cargo.toml")
 _DEPENDENCIES = re.compile(
@@ -40,7 +42,9 @@ _HELPER_WORDS = frozenset(
 )  # fmt: skip
 _TEST_CODE = re.compile(
     r"^\s{0,80}(?:async )?def test|\bTestCase\b|\bAssertionError\b|^\s{0,80}(?:from|import) (?:pytest|unittest)\b"
-    r"|['\"](?:node:)?(?:assert|test)(?:/strict)?['\"]|['\"](?:vitest|chai|@jest/globals|testing)['\"]|\bexpect\(",
+    r"|['\"](?:node:)?(?:assert|test)(?:/strict)?['\"]|['\"](?:vitest|chai|@jest/globals|testing)['\"]|\bexpect\("
+    r"|^(?:import|using|use) (?:static )?"
+    r"(?:org\.(?:junit|testng|assertj|hamcrest)|kotlin\.test|Xunit|NUnit|PHPUnit|XCTest)\b",
     re.MULTILINE,
 )
 _TESTS_INSIDE = re.compile(
@@ -59,11 +63,18 @@ _JAVASCRIPT_IMPORT = re.compile(
 )
 _INCLUDE = re.compile(
     r"#[ \t]{0,9}include[ \t]{0,9}[<\"]([^>\"\n]{1,300})|#\[path\s{0,9}=\s{0,9}\"([^\"\n]{1,300})"
-    r"|\b(?:require|require_relative|load|do|dofile|include!)[ \t(]{1,9}['\"]([^'\"\n]{1,300})"
+    r"|\b(?:require|require_relative|(?:require|include)_once|include|load|do|dofile|include!)[ \t(]{1,9}"
+    r"(?:__DIR__[ .]{1,9})?['\"]([^'\"\n]{1,300})"
     r"|^[ \t]{0,80}(?:pub )?(?:mod|use|require)[ \t]{1,9}([\w:]{1,200})"
     r"|(?:^|[;&|])[ \t]{0,80}(?:source|load|\.)[ \t]{1,9}([^\n;&|]{1,300})",
     re.MULTILINE,
 )
+_DECLARED = re.compile(
+    r"^(?:[ \t]{0,8}(?:[\w@]{1,40} ){0,5}(?:class|interface|object|enum|trait|struct|record|protocol)"
+    r"|(?:\w{1,40} ){0,4}(?:fun|func|function))[ \t]{1,9}(?:[\w.<>?]{1,80}\.)?(\w{1,100})",
+    re.MULTILINE,
+)
+"""Types, and functions that stand in none, of the languages of `_CLASSES`."""
 _LOADING_BY_NAME = ("import_module", "__import__", "iter_modules", "walk_packages", "readdirSync", "require.context")
 _TEST_AFFIX = re.compile(r"^tests?[_.-]?|[_.-]?(?:tests?|spec|specs)$")
 
@@ -98,7 +109,7 @@ def _looks_like_helper(path: str, text: str) -> bool:
     path_parts = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", posixpath.splitext(path)[0]).lower()))
     if path_parts & _HELPER_WORDS or (path.endswith(".go") and "internal" in path_parts):
         return True
-    if not path.endswith((*_PYTHON, *_JAVASCRIPT, ".go")):
+    if not path.endswith((*_PYTHON, *_JAVASCRIPT, ".go", *_CLASSES)):
         return False
     asserting = len(_ASSERTING.findall(text)) if path.endswith(_PYTHON) else 0
     return _TEST_CODE.search(text) is not None or (asserting > 0 and 2 * asserting >= len(_DEFINING.findall(text)))
@@ -168,7 +179,7 @@ class _HelperSearch:
     def _stands_beside_product(self, path: str, helpers: Collection[str]) -> bool:
         """Return whether a helper uses the product, or whoever uses the helper does; True where its text says that it
         holds tests, and where it is not known."""
-        if not path.endswith((*_PYTHON, *_JAVASCRIPT)) or _TESTS_INSIDE.search(self._texts.get(path, "")):
+        if not path.endswith((*_PYTHON, *_JAVASCRIPT, *_CLASSES)) or _TESTS_INSIDE.search(self._texts.get(path, "")):
             return True
         near = [path, *self._users[path]]
         used = {inner for file in near for inner in self._uses.get(file, ())} - {*helpers, path}
@@ -178,8 +189,12 @@ class _HelperSearch:
     @cached_property
     def _tested_names(self) -> set[str]:
         """Return the names of modules that have a test file of their own: `calc` of `test_calc.py`, `calc.spec.js`."""
-        names = (_module_name(path).lower() for path in self._texts if self._rules.holds_tests(path))
-        return {_TEST_AFFIX.sub("", name) for name in names}
+        rules, names = self._rules, {path: _module_name(path).lower() for path in self._texts}
+        return {
+            _TEST_AFFIX.sub("", name)
+            for path, name in names.items()
+            if rules.holds_tests(path) or (rules.is_side(path) and _TEST_AFFIX.search(name))
+        }
 
     def _published_names(self) -> frozenset[str]:
         """Return names of modules and files that settings or the product have in quotes: entry points, plug-ins. Of
@@ -221,7 +236,10 @@ class _HelperSearch:
         else:
             for groups in _INCLUDE.findall(text):
                 word = re.sub(r"^.*[)}]/|^\W*\$\w+/", "", "".join(groups)).replace("::", "/").strip("/\"' ")
-                yield from self._resolve_name(posixpath.dirname(path), word, _INCLUDING)
+                yield from self._resolve_name(posixpath.dirname(path), word, (*_INCLUDING, ".php"))
+            if path.endswith(_CLASSES):
+                for word in set(re.findall(r"\b[^\W\d]\w*", text)) & self._declaring.keys():
+                    yield from self._declaring[word]
 
     def _resolve_name(self, above: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
         """Return the files that a name without an ending, or with one, stands for: those below the directory `above` of
@@ -261,6 +279,15 @@ class _HelperSearch:
                 directories.add(posixpath.join(posixpath.dirname(manifest), inner).rstrip("/"))
         for directory in directories:
             yield from self._go_packages.get(directory, ())
+
+    @cached_property
+    def _declaring(self) -> dict[str, list[str]]:
+        """Return the names of types and functions → the files of `_CLASSES` that declare them."""
+        declaring = dict[str, list[str]]()
+        for path in sorted(self._texts):
+            for name in set(_DECLARED.findall(self._texts[path])) if path.endswith(_CLASSES) else ():
+                declaring.setdefault(name, []).append(path)
+        return declaring
 
     @cached_property
     def _go_packages(self) -> dict[str, list[str]]:

@@ -99,6 +99,8 @@ class TableRunner(base.Runner):
         def identify_case(attributes: Mapping[str, str]) -> tuple[str, str]:
             file = base.relative_file(attributes.get("file", ""), place.shown_at)
             name = attributes.get("name") or "unnamed"
+            if not file and (place_of_test := re.fullmatch(r"(.+\.\w+):\d+", attributes.get("classname", ""))):
+                file = base.relative_file(place_of_test[1], place.shown_at)
             group = attributes.get("class") or attributes.get("classname", "")
             group = group if self.is_by_class or not file else file
             return file, f"{group}::{name}" if group not in ("", "test", name) else name

@@ -31,6 +31,7 @@ _LANGUAGES = {
         ("spec/spec_helper.rb", "", "", ("bundler", "bundle install", "rspec", "bundle exec rspec")),
         ("Rakefile", r"TestTask|:test\b", "", ("bundler", "bundle install", "rake test", "bundle exec rake test")),
         ("*.sln", "", "", ("dotnet", "dotnet restore", "dotnet test", "dotnet test --no-restore")),
+        ("spec/*_spec.lua", "", "", ("busted", "", "test", "busted")),
         ("t/*.t", "", "", ("perl", "", "prove", "prove -lr t")),
         ("CMakeLists.txt", r"enable_testing|include\(CTest|add_test", "", _CMAKE),
     ],

@@ -30,6 +30,11 @@ GO_MOD = "module example.org/calc\n\ngo 1.19\n"
 GO = "package calc\n\nfunc Add(a, b int) int { return a + b }\n"
 GO_CHECK = 'package check\n\nimport "testing"\n\n'
 GO_CHECK += 'func Equal(t *testing.T, a, b int) {\n\tif a != b {\n\t\tt.Error("no")\n\t}\n}\n'
+JAVA = "package calc;\n\npublic class Calc {\n    static int add(int a, int b) { return a + b; }\n}\n"
+JAVA_CHECK = (
+    "package calc;\n\nclass Check {\n    static void same(int a, int b) { if (a != b) throw new Error(); }\n}\n"
+)
+JAVA_TEST = "package calc;\n\nclass CalcTest {\n    @Test void adds() { Check.same(Calc.add(1, 2), 3); }\n}\n"
 LINKED_SUITE = SUITE.replace("import unittest", "import unittest\nfrom cases import CASES").replace(
     "self.assertEqual(add(1, 2), 3)", "for a, b, c in CASES: self.assertEqual(add(a, b), c)"
 )
@@ -137,6 +142,39 @@ HELPERS = {
         | {"tests/calc.rs": '#[path = "../helpers/mod.rs"]\nmod helpers;\n', "Cargo.toml": ""},
         "helpers/mod.rs",
     ),
+    "a class of Java": (
+        {"calc/Calc.java": JAVA, "calc/Check.java": JAVA_CHECK, "tests/calc/CalcTest.java": JAVA_TEST},
+        "calc/Check.java",
+    ),
+    "a class of Java, by its text": (
+        {"calc/Calc.java": JAVA, "tests/calc/CalcTest.java": JAVA_TEST.replace("Check.", "Sums.")}
+        | {"calc/Sums.java": "package calc;\nimport org.junit.Assert;\n" + JAVA_CHECK.replace("Check", "Sums")},
+        "calc/Sums.java",
+    ),
+    "a function of Kotlin": (
+        {
+            "src/Calc.kt": "fun add(a: Int, b: Int) = a + b\n",
+            "src/Expectations.kt": "infix fun Int.shouldBe(b: Int) {}\n",
+        }
+        | {"tests/CalcTest.kt": "class CalcTest { @Test fun adds() { add(1, 2) shouldBe 3 } }\n"},
+        "src/Expectations.kt",
+    ),
+    "a class of C#": (
+        {"src/Calc.cs": "namespace Calc {\n    public static class Sums { }\n}\n"}
+        | {"src/Fakes.cs": "using Xunit;\nnamespace Calc {\n    internal static class Same { }\n}\n"}
+        | {"tests/CalcTests.cs": "class CalcTests { [Fact] void Adds() { Same.As(Sums.Add(1, 2), 3); } }\n"},
+        "src/Fakes.cs",
+    ),
+    "a class of PHP": (
+        {"src/Calc.php": "<?php\nfinal class Calc {}\n", "src/AssertSame.php": "<?php\ntrait AssertSame {}\n"}
+        | {"tests/CalcTest.php": "<?php\nclass CalcTest extends TestCase { use AssertSame; var $a = Calc::class; }\n"},
+        "src/AssertSame.php",
+    ),
+    "a file that PHP includes": (
+        {"src/calc.php": "<?php\nfunction add($a, $b) { return $a + $b; }\n", "src/helpers.php": "<?php\nreturn [];\n"}
+        | {"tests/CalcTest.php": "<?php\n$a = require __DIR__ . '/../src/helpers.php';\nadd(1, 2);\n"},
+        "src/helpers.php",
+    ),
     "a script of the shell": (
         {
             "calc.sh": "echo $(( $1 + $2 ))\n",
@@ -158,6 +196,10 @@ def test_what_only_the_tests_reach_is_test_side(tried: Trials, name: str) -> Non
         "rs": "cargo test",
         "sh": "prove t",
         "h": "make",
+        "java": "mvn test",
+        "kt": "gradle test",
+        "cs": "dotnet test",
+        "php": "phpunit",
     }
     after = changed(files, helper, next(iter({path for path in files if path.startswith(("calc", "src"))} - {helper})))
     tests, _ = sides(tried, command.get(helper.rpartition(".")[2], PYTEST), files, changed(files, helper))
@@ -228,6 +270,25 @@ PRODUCT = {
         | {"cmd/main.go": 'package main\n\nimport "example.org/calc/internal/check"\n'},
         "internal/check/check.go",
     ),
+    "a class of Java that the product uses": (
+        {"calc/Calc.java": JAVA.replace("return", "Check.same(a, a); return"), "calc/Check.java": JAVA_CHECK}
+        | {"tests/calc/CalcTest.java": JAVA_TEST},
+        "calc/Check.java",
+    ),
+    "a class of Java with tests of its own": (
+        {"calc/Calc.java": JAVA, "calc/Check.java": JAVA_CHECK, "tests/calc/CalcTest.java": JAVA_TEST}
+        | {"tests/calc/CheckTest.java": JAVA_TEST.replace("CalcTest", "CheckTest")},
+        "calc/Check.java",
+    ),
+    "the only class of a library of assertions": (
+        {"src/Check.java": "import org.hamcrest.Matcher;\n" + JAVA_CHECK, "tests/All.java": JAVA_TEST},
+        "src/Check.java",
+    ),
+    "a function of Kotlin that the product uses": (
+        {"src/Calc.kt": "fun add(a: Int, b: Int) = check(a) + b\n", "src/Checks.kt": "fun check(a: Int) = a\n"}
+        | {"tests/CalcTest.kt": "class CalcTest { @Test fun adds() { check(add(1, 2)) } }\n"},
+        "src/Checks.kt",
+    ),
     "a header of the product": (
         {"calc.h": "#define CHECK(x)\n", "calc.c": '#include "calc.h"\n', "tests/calc.c": '#include "../calc.h"\n'},
         "calc.h",
@@ -254,7 +315,9 @@ PRODUCT = {
 @pytest.mark.parametrize("name", PRODUCT)
 def test_what_the_product_reaches_or_is_stays_product(tried: Trials, name: str) -> None:
     files, path = PRODUCT[name]
-    command = {"js": "node --test", "go": "go test ./...", "h": "make"}.get(path.rpartition(".")[2], PYTEST)
+    command = {"js": "node --test", "go": "go test ./...", "h": "make", "java": "mvn test", "kt": "gradle test"}.get(
+        path.rpartition(".")[2], PYTEST
+    )
     assert sides(tried, f"mypy {path} && {command}", files, changed(files, path)) == ([], [path])
 
 

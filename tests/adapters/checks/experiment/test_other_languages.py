@@ -255,6 +255,7 @@ describe('yen', () => {
   it('is \\u001b[1mbold', () => {});
 });
 """
+TAPE = "require('tape')('adds', (t) => {\n  t.equal(require('../calc.js').add(1, 2), 3);\n  t.end();\n});\n"
 NESTED_NODE = f"const {{ describe, it }} = require('node:test');\nconst {{ add }} = require('../calc.js');\n{NESTED}"
 NESTED_JEST = f"const {{ add }} = require('../calc.js');\n{NESTED}"
 
@@ -275,3 +276,17 @@ async def test_tests_of_one_title_in_two_suites_are_two_tests(tried: Trials, com
     assert (one.base_tests, one.base_passed) == (3, 2)
     assert one.taken == ("test/calc.test.js::usd > adds",)
     assert found.is_tampered
+
+
+async def test_a_new_test_whose_file_does_not_load_without_the_change_is_said_where_reports_name_no_file(
+    tried: Trials,
+) -> None:
+    require("node")
+    installed(tried.worktree, "tape")
+    new_test = "const more = require('../more.js');\n" + TAPE.replace("adds", "more").replace(
+        "require('../calc.js').add", "more"
+    )
+    after = {"more.js": "module.exports = (a, b) => a + b;\n", "test/more.js": new_test}
+    found = await tried({"package.json": "{}", "calc.js": JS, "test/calc.js": TAPE}, after, "npx tape test/*.js")
+    assert "1/1 of the base's own tests pass" in found.summary_line, found.summary_line
+    assert "1 new test" in found.summary_line, found.summary_line
