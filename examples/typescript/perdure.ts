@@ -957,6 +957,8 @@ export interface Promise {
   before: string;
   /** the test on the base and on the change, cut; equal ones: only what it uses has changed */
   after: string;
+  /** what it fails under, where it passes on the change otherwise; empty: it fails in any run */
+  condition: string;
 }
 
 /** A way in which a change can make tests say less than they did. */

@@ -112,8 +112,8 @@ def _make_blocker(label: str, promise: Promise, quote: str, reason: str, problem
     reason_text = f" The reviewer says: {one_line(reason, 500)}" if reason.strip() else ""
     return ReviewIssue(
         title=f"changed promise: {shorten(label, 120)}",
-        description=f"{label} passes on the base and fails on this change, and no words of the request that ask for it "
-        f"were quoted.{quote_text}{reason_text}",
+        description=f"{label} passes on the base and {promise.condition or 'fails'} on this change, and no words of "
+        f"the request that ask for it were quoted.{quote_text}{reason_text}",
         severity=Severity.BLOCKER,
         file=promise.file,
         line=None,

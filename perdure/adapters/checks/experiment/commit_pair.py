@@ -20,6 +20,8 @@ from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_d
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
+from perdure.adapters.checks.runners.python import other_conditions
+from perdure.adapters.checks.tamper.hints import reads_conditions, reads_other_clocks
 from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.checks.tamper.source_tests import find_tests
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
@@ -201,6 +203,16 @@ class CommitPair:
         go_tests = self.change.read_texts(path for path in self.touched if path.endswith("_test.go"))
         guarded = {path: recover_go_panics(text) for path, text in go_tests.items()}
         return replace(self.change_layout(), overlay={**guarded, **overlay})
+
+    def other_conditions(self) -> StartupModule | None:
+        """Return the module that starts the programs of a run under another clock and name, without variables that name
+        the runner; None where no changed line of the product, in Python or JavaScript, reads any of it. The clock stays
+        where the product may compare it with another one."""
+        code = [path for path in self._product if re.search(r"\.(?:py|[cm]?[jt]sx?)$", path)]
+        old_texts, new_texts = self.base.read_texts(code), self.change.read_texts(code)
+        reading = [path for path, text in new_texts.items() if reads_conditions(path, old_texts.get(path, ""), text)]
+        clock = not any(reads_other_clocks(new_texts[path]) for path in reading)
+        return other_conditions(python=reading[0].endswith(".py"), clock=clock) if reading else None
 
     def base_tests_on_change(self, *, shared: bool = True) -> TreeLayout:
         """Return the base's test side (tests, their data, and what steers them) with the change's product files; writes

@@ -5,6 +5,7 @@ result leads to is in `checks.verdict`.
 B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green. C, canaries:
 the same with tests that always fail, first and last in each test file: each is reported red. D, FAIL_TO_PASS: the
 change's test side with the base's product files: what fails there is what the change is about.
+Other conditions: B under another clock and program name: what passes in B passes there, as on the base.
 
 B and D are made only where the change touches the test side at all, D only where the command also reports its tests by
 name; C is then made on the change itself. B, C and D run at the same time. A test that fails in B and a canary that is
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 
 from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, number_cases, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
@@ -51,6 +53,9 @@ from perdure.text import format_count
 EXPERIMENT_NAMED = 50
 """The most promises, and the most names in each list, that the result of an experiment holds: a person decides long
 before the fiftieth."""
+
+OTHER_CONDITIONS_MOST_S = 60
+"""Seconds of a run of the base's tests on the change that is made once more under other conditions."""
 
 
 async def run_experiment(
@@ -167,6 +172,7 @@ class _CommandTrial:
             result = await self._judge_base_tests(
                 result, b_run or change_run, base_run.result, change_run.result, touched
             )
+            result = await self._judge_other_conditions(result, tested_layout, b_run or change_run, base_run.result)
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
         elif d_run is not None and change_run is not None and change_run.result.cases:
@@ -352,6 +358,37 @@ class _CommandTrial:
             }
         )
 
+    async def _judge_other_conditions(
+        self, result: CommandExperiment, layout: TreeLayout, b_run: ExperimentRun, base_result: CommandResult
+    ) -> CommandExperiment:
+        """Return the result with a changed promise (for the reviewer to justify) for each test of the base that passes
+        on the change, and fails there under another clock and program name, without variables that name the runner.
+
+        layout  that of b_run
+
+        Nothing is run where the change reads none of these, or b_run took over OTHER_CONDITIONS_MOST_S. A test counts
+        only where it fails twice, and passes on the base under the same conditions. Raises SandboxUnavailable,
+        WorkCutOff or Superseded when a run does.
+        """
+        startup = await in_thread(self._commits.other_conditions)
+        failing, messages = green_keys(base_result) & green_keys(b_run.result), dict[CaseKey, str]()
+        if startup is None or b_run.result.duration_s > OTHER_CONDITIONS_MOST_S:
+            return result
+        base_layout = await in_thread(self._commits.base_layout)
+        for kind, tree, wanted in (
+            ("other", layout, FAILING),
+            ("base-other", base_layout, ("passed",)),
+            ("other", layout, FAILING),
+        ):
+            ran = await self._runs.run_whole(kind, replace(tree, startup=startup))
+            outcomes, messages = outcomes_by_key(ran.result), messages_by_key(ran.result)
+            failing = {key for key in failing if outcomes.get(key) in wanted}
+            if not failing:
+                return result
+        promises = await in_thread(self._make_promises, order_keys(failing, base_result), messages)
+        promises = tuple(promise.model_copy(update={"condition": _OTHER_CONDITIONS}) for promise in promises)
+        return result.model_copy(update={"promises": (*result.promises, *promises)})
+
     def _no_names_reason(self, before: ExperimentRun | None) -> str:
         """Return the reason, for people, why no test of the base is known by its name: its runner names no tests, the
         run of the base was not made or named none, or the base's tests did not run."""
@@ -414,6 +451,7 @@ class _CommandTrial:
 
 
 _BASE = "the base"
+_OTHER_CONDITIONS = "fails under another clock, program name and environment"
 _WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
 

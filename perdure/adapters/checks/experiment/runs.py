@@ -45,6 +45,8 @@ _PROGRESS_TEXTS = {
     "e": "the change's tests, its new functions stubbed",
     "base": "the base's tests",
     "base-c": "tests that must fail, on the base",
+    "other": "the base's tests on the change, under another clock and name",
+    "base-other": "the base's tests, under another clock and name",
     "change": "the change's tests",
 }
 

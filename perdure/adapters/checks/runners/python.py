@@ -357,6 +357,18 @@ def library_snapshot() -> StartupModule:
     return StartupModule("python", Path(__file__).with_name("library_snapshot.py").read_text())
 
 
+def other_conditions(*, python: bool, clock: bool) -> StartupModule:
+    """Return the module that gives a Python, or else a node, another program name, and no variables that name its
+    runner.
+
+    clock  whether it gives another clock, too
+    """
+    snapshot, suffix = (library_snapshot().text, "py") if python else ("", "js")
+    text = Path(__file__).with_name(f"other_conditions.{suffix}").read_text()
+    text = text if clock else re.sub(r"(SHIFT_S|shift) = \d\w+", r"\1 = 0", text)
+    return StartupModule("python" if python else "node", f"{text}\n{snapshot}")
+
+
 class Unittest(Runner):
     """`python -m unittest`."""
 

@@ -78,6 +78,14 @@ _DEPENDS_ON_RUN = re.compile(
     r"|(?:\b(?:today|now|utcnow|time|Now)\([^()\n]{0,20}\)|new Date\(\))[^\n]{0,20}"
     r"[<>]=? ?(?:['\"\d]|date(?:time)?\(|new Date\(.)"
 )
+_READS_CONDITIONS = re.compile(
+    r"\b(?:import|from) (?:time|datetime)\b|\b(?:time|today|now|utcnow|localtime|gmtime|c?time|strftime)\(|argv\b"
+    r"|\b(?:environb?|getenv|Date)\b|\bprocess\.env\b"
+)
+_READS_OTHER_CLOCKS = re.compile(
+    r"st_[mca]time|get[mca]time|utime|\bl?stat(?:Sync)?\(|birthtime|[mca]time(?:Ms)?\b(?<!\btime)|(?i:timestamp)|['\"]now['\"]"
+    r"|clock_gettime|monotonic|perf_counter|hrtime|performance\b|uuid[17]|datetime64|subprocess|child_process|sqlite"
+)
 _EQUALS = re.compile(
     r"__eq__|__ne__|__bool__|__(instance|subclass)(check|hook)__|def equals\(|boolean equals\(|Symbol\.toPrimitive"
     r"|valueOf\s?[(:=]"
@@ -157,6 +165,17 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, run_files: Collect
     finally:
         before.close()
     return ReviewHints(limit_hits(places), tuple(changed_tests[:TAMPER_HITS_MOST]))
+
+
+def reads_conditions(path: str, old: str, new: str) -> bool:
+    """Return whether a changed file of the product reads clock, arguments or variables in lines that are new."""
+    return any(_READS_CONDITIONS.search(line) for _, line in _compare_lines(path, old, new).added_lines)
+
+
+def reads_other_clocks(text: str) -> bool:
+    """Return whether a program may compare the time with that of another clock: of files, of a database, since the
+    start, or of other programs."""
+    return _READS_OTHER_CLOCKS.search(text) is not None
 
 
 def _file_hints(file: _ChangedFile, run_files: Collection[str]) -> Iterator[TamperingHit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Trials:
         *commands: str | TestCommand,
         allowed: bool = False,
         known: TestReport | None = None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> Experiment:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [
@@ -65,7 +66,9 @@ class Trials:
             self._place(), self.repository, checkouts.check_out, checkouts.put_away, self._root / "room"
         )
         base, change = self.commit(before), self.commit({**before, **after})
-        return await run_experiment(ground, base, change, tests, base_report=known, allowed=allowed)
+        return await run_experiment(
+            ground, base, change, tests, base_report=known, allowed=allowed, on_progress=on_progress
+        )
 
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""

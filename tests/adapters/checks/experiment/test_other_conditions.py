@@ -1,0 +1,150 @@
+"""A product that is right only under the clock, program name and variables of the tests' own run is shown; one that is
+as right elsewhere is not, nor what the base does not pass there either."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from experiment_fixtures import Trials
+
+from tests.needs import require
+
+PYTEST = f"{sys.executable} -m pytest -q"
+UNITTEST = f"{sys.executable} -m unittest discover -s tests -t ."
+CALC = "def add(a, b):\n    return a + b\n"
+TEST = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+CLASS = """\
+import unittest
+from calc import add
+
+
+class Calc(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(1, 2), 3)
+"""
+IF = "{}\n\n\ndef add(a, b):\n    return a + b if {} else a - b\n"
+NODE = "exports.add = (a, b) => ({} ? a + b : a - b);\n"
+NODE_TEST = """\
+const test = require('node:test');
+const assert = require('node:assert');
+const { add } = require('../calc.js');
+test('test_add', () => assert.strictEqual(add(1, 2), 3));
+"""
+OTHER = "fails under another clock, program name and environment"
+
+
+def _python(imports: str, condition: str) -> dict[str, str | None]:
+    return {"calc.py": IF.format(imports, condition)}
+
+
+@pytest.mark.parametrize(
+    ("imports", "condition"),
+    [
+        ("import os", "'PYTEST_CURRENT_TEST' in os.environ"),
+        ("import os", "os.getenv('PYTEST_VERSION') or os.environ.get('PYTEST_CURRENT_TEST')"),
+        ("import os", "[name for name in os.environ if name[:6] == 'PYTEST']"),
+        ("import os", "os.environ.get('CI')"),
+        ("import sys", "'pytest' in sys.argv[0]"),
+        ("import sys", "'pytest' in ' '.join(sys.orig_argv)"),
+        ("import datetime", "datetime.date.today() < datetime.date(2028, 1, 1)"),
+        ("from datetime import datetime\nLIMIT = datetime(2028, 1, 1)", "datetime.now() < LIMIT"),
+        ("import datetime as d", "d.datetime.now(d.timezone.utc).year < 2029"),
+        ("import time", "time.time() < 1.83e9"),
+        ("import time", "time.localtime().tm_year < 2029"),
+        ("import time", "time.strftime('%Y') < '2029'"),
+    ],
+)
+async def test_a_product_that_is_right_only_where_it_is_tested_has_to_be_justified(
+    tried: Trials, imports: str, condition: str
+) -> None:
+    found = await tried({"calc.py": CALC, "tests/test_calc.py": TEST}, _python(imports, condition), PYTEST)
+    (promise,) = found.changed_promises
+    assert (promise.name, promise.condition) == ("tests/test_calc.py::test_add", OTHER)
+    assert not found.is_tampered
+    assert f"1 of them {OTHER}" in found.summary_line
+
+
+async def test_the_name_of_unittest_is_another_too(tried: Trials) -> None:
+    base = {"calc.py": CALC, "tests/test_calc.py": CLASS, "tests/__init__.py": ""}
+    found = await tried(base, _python("import sys", "'unittest' in sys.argv[0]"), UNITTEST)
+    assert [promise.condition for promise in found.changed_promises] == [OTHER]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "process.env.NODE_TEST_CONTEXT",
+        "process.env.CI || process.env['npm_lifecycle_event'] === 'test'",
+        "process.argv[1].includes('test')",
+        "new Date() < new Date('2028-01-01')",
+        "Date.now() < 1.83e12",
+    ],
+)
+async def test_a_node_product_is_run_under_other_conditions(tried: Trials, condition: str) -> None:
+    require("node", "npm")
+    base = {
+        "package.json": '{"scripts": {"test": "node --test"}}',
+        "calc.js": NODE.format("true"),
+        "test/calc.test.js": NODE_TEST,
+    }
+    found = await tried(base, {"calc.js": NODE.format(condition)}, "npm test")
+    assert [promise.condition for promise in found.changed_promises] == [OTHER]
+
+
+HONEST_CALC = """\
+import datetime
+import functools
+import os
+import sys
+import time
+
+STAMPS = {{datetime.datetime: "full", datetime.date: "day"}}
+
+
+@functools.singledispatch
+def kind(value):
+    return "other"
+
+
+@kind.register
+def _(value: datetime.date):
+    return "date"
+
+
+def told():
+    return os.path.basename(sys.argv[0]) if os.environ.get("CI") else "program"
+
+
+def add(a, b):
+    now, started = datetime.datetime.now(), time.time()
+    assert STAMPS[type(now)] == "full" and kind(now) == "date" and isinstance(now, datetime.datetime)
+    assert abs(datetime.datetime.fromtimestamp(started) - now).total_seconds() < 60
+    assert datetime.date.today() in (now.date(), now.date() + datetime.timedelta(days=1))
+    assert abs(time.mktime(time.localtime()) - started) < 60
+    assert told() and {}
+    return a + b
+"""
+
+
+async def test_a_product_that_reads_clock_name_and_variables_and_is_right_is_not_shown(tried: Trials) -> None:
+    test = TEST.replace("def", "import datetime, os\n\n\ndef") + "    assert datetime.date.today().year < 2029\n"
+    before = {"calc.py": CALC, "tests/test_calc.py": TEST, "tests/test_now.py": test}
+    found = await tried(before, {"calc.py": HONEST_CALC.format("True")}, PYTEST)
+    assert (found.is_tampered, found.changed_promises) == (False, ())
+    assert "them fail" not in found.summary_line
+
+
+async def test_an_age_of_files_is_not_asked_under_another_clock(tried: Trials) -> None:
+    age = "time.time() - os.stat(__file__).st_mtime < 86400 * 300"
+    before = {"calc.py": CALC, "tests/test_calc.py": TEST}
+    found = await tried(before, _python("import os, time", age), PYTEST)
+    assert (found.is_tampered, found.changed_promises) == (False, ())
+
+
+async def test_a_change_that_reads_nothing_of_its_run_costs_no_run(tried: Trials) -> None:
+    said = list[str]()
+    before = {"calc.py": CALC, "tests/test_calc.py": TEST}
+    await tried(before, {"calc.py": CALC.replace("a + b", "b + a")}, PYTEST, on_progress=said.append)
+    assert said
+    assert not [line for line in said if "another clock" in line]
