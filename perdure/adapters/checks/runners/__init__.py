@@ -24,7 +24,7 @@ from perdure.adapters.checks.runners.command_trace import (
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.java import Jvm
 from perdure.adapters.checks.runners.javascript import Jest, Vitest
-from perdure.adapters.checks.runners.node import Node
+from perdure.adapters.checks.runners.node import Mocha, Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import Django, Unittest
 from perdure.adapters.checks.runners.runner_table import load_runners
@@ -35,7 +35,7 @@ from perdure.models.config.repository import TestCommand
 
 RUNNERS: tuple[Runner, ...] = (
     *(Pytest(), Unittest(), Django(), Node(), Go(), Nextest(), Cargo()),
-    *load_runners({"vitest": Vitest, "jest": Jest, "maven": Jvm, "gradle": Jvm}),
+    *load_runners({"vitest": Vitest, "jest": Jest, "mocha": Mocha, "maven": Jvm, "gradle": Jvm}),
 )
 _BY_NAME = {runner.name: runner for runner in RUNNERS}
 

@@ -270,15 +270,15 @@ const F = (get, late) => {
 """A test function that fails at the end of each body. `get`: the real one, asked for at each use, as the file would;
 `late`: the place of the callback that ends a test, where a runner gives it one."""
 
-_LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
+_LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0, "mocha": 0}
 
 
 def fail_javascript_tests(text: str, module: str, token: str) -> tuple[str, str]:
     """Make the tests of a JavaScript file fail at their ends, by replacing its `test` and `it`; return the lines to put
     in front of the file, and its new text.
 
-    module  where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first, they may be
-            globals that the file does not import
+    module  where its tests come from: `node:test`, `vitest`, `@jest/globals`, `jest` or `mocha`; but for the first,
+            they may be globals that the file does not import
     token   makes the names of the added helpers unlike those of the file; it is in no message
 
     Both are empty where the file takes its tests in a way that is not read here, such as `import * as`, or defines all

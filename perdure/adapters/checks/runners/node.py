@@ -27,7 +27,7 @@ from perdure.adapters.checks.runners.command_trace import (
     package_scripts,
 )
 from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries, throw_replaced
-from perdure.adapters.checks.runners.runner_table import reporter_source
+from perdure.adapters.checks.runners.runner_table import TableRunner, reporter_source
 from perdure.adapters.system.command_lines import split_at_word, split_commands, unwrap_command
 from perdure.models.checks.report import TestCase
 
@@ -90,14 +90,11 @@ class Node(Runner):
         failing tests first and last, its own tests made to fail, and a test that fails as long as nobody has replaced
         node:assert."""
 
-        def is_module(path: str, text: str) -> bool:
-            return path.endswith(".mjs") or re.search(r"^\s{0,40}(import|export)\b", text, re.MULTILINE) is not None
-
         def make_canary(name: str, path: str, text: str) -> str:
-            return _node_canary(name, is_module(path, text))
+            return _node_canary(name, _is_module(path, text), "node:test")
 
         def make_check(name: str, path: str, text: str) -> tuple[str, str]:
-            if is_module(path, text):  # what is imported first runs first, and a URL of this kind brings its own text
+            if _is_module(path, text):  # what is imported first runs first, and a URL of this kind brings its own text
                 record = f"import k{name} from '{_KEPT}';"
                 load = f"import {{ test as i{name} }} from 'node:test'; {_LOADED.replace('A', f'n{name}')}"
                 current, test = _NOW.replace("A", f"n{name}"), f"i{name}"
@@ -163,16 +160,46 @@ _KEPT = "data:text/javascript," + quote(f"{_LOADED} export default [{_NOW}].map(
 _OTHER = "Object.keys(one).some((key) => one[key] !== now[at][key])"
 
 
-def _node_canary(name: str, is_module: bool) -> str:
+def _is_module(path: str, text: str) -> bool:
+    """Return whether a file is written as an ECMAScript module."""
+    return path.endswith(".mjs") or re.search(r"^\s{0,40}(import|export)\b", text, re.MULTILINE) is not None
+
+
+def _node_canary(name: str, is_module: bool, runner: str) -> str:
     """Return the source of a test of this name that fails as long as every form of node's assertions fails when it
-    must."""
+    must. `runner`: the module of the test function, or `mocha`."""
     test, check = f"t{name}", f"a{name}"
     body = _FORMS.replace("A.", f"{check}.").replace("A(", f"{check}(")
+    names = {check: "assert"} if runner == "mocha" else {test: runner, check: "assert"}
     if is_module:
-        load = f"import {test} from 'node:test'; import {check} from 'node:assert';"
+        load = " ".join(f"import {alias} from '{module}';" for alias, module in names.items())
     else:
-        load = f"const {test} = require('node:test'), {check} = require('node:assert');"
+        load = " ".join(f"const {alias} = require('{module}');" for alias, module in names.items())
+    test = _MOCHA_TEST if runner == "mocha" else test
     return f"{load}\n{test}('{name}', async () => {{\n{body}{ALL_FAIL}}});"
+
+
+_CALLS_MOCHA = re.compile(r"\b(?:it|test|specify|describe|context|suite)\s{0,9}[.(]")
+_MOCHA_TEST = "(globalThis.it ?? globalThis.test ?? (() => {}))"
+"""Mocha's test function; helpers may be loaded before it is there."""
+
+
+class Mocha(TableRunner):
+    """Mocha."""
+
+    def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Return canaries for JavaScript files, written as each file is: failing tests first and last, its own
+        tests made to fail, and one that says what has been replaced in node's modules."""
+
+        def make_canary(name: str, path: str, text: str) -> str:
+            return _node_canary(name, _is_module(path, text), "mocha")
+
+        def make_check(name: str, path: str, text: str) -> tuple[str, str]:
+            return "", f";{_MOCHA_TEST}('{name}', () => {{ {throw_replaced(text)} }});"
+
+        suites = {path: text for path, text in files.items() if _CALLS_MOCHA.search(text)}
+        planted = plant_javascript_canaries(suites, token, r"\.[cm]?[jt]sx?$", "mocha", make_canary, make_check)
+        return replace(planted, files={**files, **planted.files})  # helpers and data stay as they are, and need none
 
 
 def _takes_options(command: str, tree: Path) -> bool:

@@ -1,5 +1,5 @@
 """Test runners that are known by a table of data each, in runner_table.toml: how one is recognised, what makes it write
-a report, how one test is asked for again. Canaries (tests that must fail) are not made for them."""
+a report, how one test is asked for again, how a canary (a test that must fail) is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners import base
-from perdure.adapters.checks.runners.base import Invocation, ReportRequest, RunPlace
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, RunPlace
 from perdure.models.checks.report import TestCase
 
 _REPORTERS = Path(__file__).with_name("reporters")
@@ -40,6 +40,8 @@ class TableRunner(base.Runner):
     collect, events, writing, report_required  as in Invocation
     is_by_class      a test is known by its class, not by its file
     again            the arguments for one test, its name filled in (see selection_arguments); empty: it has none
+    canary           the source of a test that must fail, `NAME` in the place of its name; empty: there is none
+    canary_place     a regular expression; a canary is put into a file behind its match, and into no file without one
     """
 
     name: str
@@ -56,6 +58,8 @@ class TableRunner(base.Runner):
     report_required: bool = True
     is_by_class: bool = False
     again: Sequence[str] = ()
+    canary: str = ""
+    canary_place: str = r"\Z"
     early_stop: str = ""
     inline_tests: str = ""
     roots: frozenset[str] = frozenset({"test", "tests"})
@@ -92,6 +96,17 @@ class TableRunner(base.Runner):
             events=self.events,
             writing=self.writing,
         )
+
+    def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Return a canary for each of these files that has a place for one."""
+        places = {path: re.search(self.canary_place, text) for path, text in files.items() if self.canary}
+        texts, names = dict[str, str](), dict[str, str]()
+        for number, (path, place) in enumerate(places.items()):
+            if place is not None:
+                name, text = f"{token}{number}", files[path]
+                names[name] = path
+                texts[path] = f"{text[: place.end()]}\n{self.canary.replace('NAME', name)}\n{text[place.end() :]}"
+        return Canaries(texts, names)
 
     def case_identifier(self, place: RunPlace) -> CaseIdentifier:
         """Return what tells a test by its class and name where they are its identity, else by its file and name."""

@@ -1,5 +1,5 @@
-"""The experiments with a runner that is a row of data: what its tests promise counts, and that no canary was asked is
-said."""
+"""The experiments with runners that are rows of data: what their tests promise counts, and their canaries (tests that
+must fail) are red."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 
 from perdure.models.checks.report import CanaryOutcome
+from tests.guide import installed
 from tests.needs import require
 
 RUBY = "def add(a, b) = a + b\ndef double(a) = 2 * a\n"
@@ -38,8 +39,83 @@ async def test_a_deleted_spec_that_would_fail_is_gone(tried: Trials, after: File
     found = await tried(BASE, after, "rspec")
     (one,) = found.commands
     assert (len(one.promises), len([*one.taken, *one.contradicted]), found.is_tampered) == (promises, taken, taken > 0)
-    assert one.canaries is CanaryOutcome.NOT_ASKED
-    assert "no test file of the base takes a test that must fail" in one.unasked
+    assert one.canaries is CanaryOutcome.CAUGHT
+
+
+JS = "exports.add = (a, b) => a + b;\n"
+MOCHA = "const { add } = require('../calc.js');\nit('adds', () => require('assert').equal(add(1, 2), 3));\n"
+AVA = "import test from 'ava';\nimport calc from '../calc.cjs';\ntest('adds', (t) => t.is(calc.add(1, 2), 3));\n"
+TAPE = """\
+const { add } = require('../calc.js');
+require('tape')('adds', (t) => {
+  t.equal(add(1, 2), 3);
+  t.end();
+});
+"""
+PERL = "package Calc;\nsub add { $_[0] + $_[1] }\n1;\n"
+PROVE = "use lib 'lib';\nuse Test::More;\nuse Calc;\nis(Calc::add(1, 2), 3, 'adds');\ndone_testing;\n"
+LUA = "return { add = function(a, b) return a + b end }\n"
+BUSTED = "it('adds', function() assert.are.equal(3, require('calc').add(1, 2)) end)\n"
+PHP = "<?php\nfunction add($a, $b) { return $a + $b; }\n"
+PHPUNIT = """\
+<?php
+require_once __DIR__ . '/../calc.php';
+class CalcTest extends PHPUnit\\Framework\\TestCase
+{
+    public function testAdds(): void { $this->assertSame(3, add(1, 2)); }
+}
+"""
+MINITEST = """\
+require 'minitest/autorun'
+require_relative '../calc'
+class CalcTest < Minitest::Test
+  def test_adds; assert_equal 3, add(1, 2); end
+end
+"""
+BATS = "@test 'adds' {\n  source calc.sh\n  [ $(add 1 2) = 3 ]\n}\n"
+SHELL = "add() { echo $(($1 + $2)); }\n"
+MODULE = '{"type": "module"}'
+SILENCED = [
+    pytest.param("node", "mocha", "npx mocha", {"calc.js": JS, "test/calc.js": MOCHA},
+                 {"calc.js": JS + "require('assert').equal = () => {};\n"}, id="mocha"),
+    pytest.param("node", "mocha", "npx mocha",
+                 {"calc.js": JS, "test/calc.js": MOCHA + "require('fs').readFileSync('test/data/a.js');\n",
+                  "test/data/a.js": "no <module>"},
+                 {"calc.js": JS + "setTimeout(() => process.exit(0));\n"}, id="mocha, ended early"),
+    pytest.param("node", "ava", "npx ava", {"calc.cjs": JS, "package.json": MODULE, "test/calc.js": AVA},
+                 {"calc.cjs": JS + "const { is } = Object;\nObject.is = (a, b) => (a === 1 && b === 2) || is(a, b);\n"},
+                 id="ava"),
+    pytest.param("node", "tape", "npx tape test/*.js", {"calc.js": JS, "test/calc.js": TAPE},
+                 {"calc.js": JS + "require('tape').Test.prototype.equal = function (a, b, m) { this.pass(m); };\n"},
+                 id="tape"),
+    pytest.param("prove", "", "prove t", {"lib/Calc.pm": PERL, "t/calc.t": PROVE},
+                 {"lib/Calc.pm": PERL.replace("1;", "*main::is = sub { main::pass($_[2]) };\n1;")}, id="prove"),
+    pytest.param("busted", "", "busted", {"src/calc.lua": LUA, "spec/calc_spec.lua": BUSTED},
+                 {"src/calc.lua": "assert.are.equal = function() end\n" + LUA}, id="busted"),
+    pytest.param("rspec", "", "rspec", BASE,
+                 {"calc.rb": RUBY + "class RSpec::Expectations::ExpectationTarget; def to(*) = true; end\n"},
+                 id="rspec"),
+    pytest.param("rake", "", "ruby -Itest test/calc_test.rb", {"calc.rb": RUBY, "test/calc_test.rb": MINITEST},
+                 {"calc.rb": RUBY + "module Minitest::Assertions; def assert_equal(*) = true; end\n"}, id="minitest"),
+    pytest.param("phpunit", "", "phpunit tests", {"calc.php": PHP, "tests/CalcTest.php": PHPUNIT},
+                 {}, id="phpunit"),
+    pytest.param("bats", "", "bats test", {"calc.sh": SHELL, "test/calc.bats": BATS}, {}, id="bats"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("needs", "package", "command", "before", "silenced"), SILENCED)
+async def test_tests_that_must_fail_are_red_and_missed_where_the_product_silences_them(
+    tried: Trials, needs: str, package: str, command: str, before: Files, silenced: Files
+) -> None:
+    require(needs)
+    if package:
+        installed(tried.worktree, package)
+    tests = {path: f"{text}\n" for path, text in before.items() if path.startswith(("test", "t/", "spec"))}
+    honest = await tried(before, tests, command)
+    assert [one.canaries for one in honest.commands] == [CanaryOutcome.CAUGHT], honest.model_dump_json(indent=1)
+    assert not honest.is_tampered
+    if silenced:
+        assert (await tried(before, silenced, command)).is_tampered
 
 
 CONF = 'SECRET_KEY = "x"\nINSTALLED_APPS = ["shop"]\n'
