@@ -237,6 +237,22 @@ def test_each_place_where_maintainers_write_is_read(files: Files, name: str, tex
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (WORKFLOW, "jobs:\n t:\n  steps:\n  - run: python run_tests.py\n    working-directory: ./sub\n"),
+        (
+            WORKFLOW,
+            "jobs:\n t:\n  steps:\n  - run: |\n      cd docs && make test\n      cd ../sub\n      python run_tests.py\n",
+        ),
+        (".travis.yml", "script:\n- cd sub\n- python run_tests.py\n"),
+    ],
+)
+def test_what_is_run_in_a_directory_below_is_the_test_of_that_directory(files: Files, name: str, text: str) -> None:
+    found = detect_commands(files({name: text, "sub/run_tests.py": "", "sub/setup.py": "", "other/a.py": ""}))
+    assert [(test.directory, test.command.split()[-1]) for test in found.tests] == [("sub", "run_tests.py")]
+
+
+@pytest.mark.parametrize(
     ("there", "command"),
     [
         ({"phpunit.xml.dist": ""}, "vendor/bin/phpunit"),

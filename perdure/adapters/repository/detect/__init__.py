@@ -38,8 +38,9 @@ def detect_commands(root: Path) -> DetectedCommands:
     Where nothing at the top is tested, the directories one level below are looked at; else only for the toolchains that
     the top shows and does not test. What is not tested is said. A file that cannot be parsed counts as absent.
     """
-    sides = _detect_sides(root)
-    detected = _combine_sides(root, sides)
+    written = read_written_commands(root)
+    sides = _detect_sides(root, written)
+    detected = _combine_sides(sides, written)
     tested = {name for name, side in sides.items() if side.tests}
     shown = {name for name, side in sides.items() if side.kinds}
     if detected.tests and not tested:  # `make test`: of everything
@@ -53,32 +54,31 @@ def detect_commands(root: Path) -> DetectedCommands:
     return detected + below + DetectedCommands(left_out=tuple(missing) if tested else ())
 
 
-def _detect_sides(root: Path) -> dict[str, DetectedCommands]:
+def _detect_sides(root: Path, written: Sequence[WrittenCommand]) -> dict[str, DetectedCommands]:
     """Return what each toolchain shows in this directory; directories below are not looked at."""
-    written = read_written_commands(root)
     return {name: detect(root, written) for name, detect in _SIDES.items()}
 
 
-def _combine_sides(root: Path, sides: dict[str, DetectedCommands]) -> DetectedCommands:
+def _combine_sides(sides: dict[str, DetectedCommands], written: Sequence[WrittenCommand]) -> DetectedCommands:
     """Return the commands of all toolchains in one directory. What maintainers wrote for no toolchain (`make test`, a
     script) counts only where there is nothing else to test, for it usually runs the same tests once more; where there
     is one command, `make test` is an alternative to that."""
     total = sum(sides.values(), DetectedCommands())
     if not total.tests:
-        return total + _detect_written(root)
+        return total + _detect_written(written)
     if len(total.tests) > 1:
         return total
     (test,) = total.tests
-    recipes = [command.line for command in read_written_commands(root) if command.argv[0] in ("make", "just")]
+    recipes = [command.line for command in written if command.argv[0] in ("make", "just")]
     return replace(total, alternatives=list_alternatives(test, (*total.alternatives.get(test.name, ()), *recipes)))
 
 
-def _detect_written(root: Path) -> DetectedCommands:
+def _detect_written(written: Sequence[WrittenCommand]) -> DetectedCommands:
     """Return the first command that maintainers wrote which belongs to no toolchain, the others as alternatives."""
     recipes = ("akefile", "ustfile")  # what they run may need what they build
     lines = [
         command.line
-        for command in read_written_commands(root)
+        for command in written
         if not command.source.endswith(recipes) or command.argv[0] in ("make", "just")
     ]
     if not lines:
@@ -105,10 +105,11 @@ def _detect_subdirectories(
     for path in [path for path in below if path.name[0] not in "._" and path.name not in _FOREIGN_DIRECTORIES][
         :SUBDIRECTORIES_MOST
     ]:
-        sides = _detect_sides(path)
+        written = (*read_written_commands(path), *read_written_commands(root, path.name))
+        sides = _detect_sides(path, written)
         tested_below |= {name for name in wanted if sides[name].tests}
         of_wanted = {name: side for name, side in sides.items() if name in wanted}
-        detected = sum(of_wanted.values(), DetectedCommands()) if tested else _combine_sides(path, of_wanted)
+        detected = sum(of_wanted.values(), DetectedCommands()) if tested else _combine_sides(of_wanted, written)
         total += _move_below(detected, path.name) if detected.tests else DetectedCommands()
         others = [side.kinds[0] for name, side in sides.items() if side.tests and name not in {*wanted, *tested}]
         total += DetectedCommands(left_out=tuple(f"{path.name} ({kind}): has tests of its own" for kind in others))

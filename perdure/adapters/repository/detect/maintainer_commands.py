@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import posixpath
 import re
 import shlex
 import sys
@@ -44,22 +45,26 @@ class WrittenCommand:
         return shlex.join([*self.env, *self.argv])
 
 
-def read_written_commands(root: Path) -> tuple[WrittenCommand, ...]:
-    """Return the test commands that maintainers wrote for this directory, the most trusted first; each once."""
+def read_written_commands(root: Path, directory: str = ".") -> tuple[WrittenCommand, ...]:
+    """Return the test commands that maintainers wrote in the files of `root` for it, or for this directory of it, which
+    they change into first; the most trusted first, each once."""
     commands, requirements, last_name = dict[tuple[str, ...], WrittenCommand](), list[str](), ""
     for name, script in itertools.islice(_read_sources(root), _COMMANDS_MOST):
         if len(script) > _SCRIPT_CHARS:
             continue
         requirements, last_name = requirements if name == last_name else [], name
+        current = "."
         for raw_argv in split_commands(re.sub(r"\\\n\s*", " ", script))[:_COMMANDS_MOST]:
-            if raw_argv[0] == "cd":  # what follows is about another directory
-                break
+            if raw_argv[0] == "cd":
+                current = posixpath.normpath(posixpath.join(current, *raw_argv[1:2]))
+            if current != directory:
+                continue
             env = tuple(itertools.takewhile(lambda word: re.fullmatch(r"\w+=[^$]*", word, re.DOTALL), raw_argv))
             argv = [word for word in raw_argv[len(env) :] if "{" not in word]
             plain = unwrap_command(argv)
             if plain[:2] in (["pip", "install"], ["pip3", "install"]):
                 requirements += _pip_requirements(plain[2:])
-            elif test := _test_words(root, argv):
+            elif test := _test_words(root / directory, argv):
                 commands.setdefault(test, WrittenCommand(test, env, name, tuple(dict.fromkeys(requirements))))
     return tuple(commands.values())
 
@@ -293,7 +298,7 @@ def _walk_scripts(data: Any, keys: set[str] | None) -> Iterator[str]:
             seen.add(id(value))
             entries = [*value.items()] if isinstance(value, dict) else [("", entry) for entry in value]
             if isinstance(value, dict):
-                directory = "cd elsewhere\n" if value.get("working-directory") not in (None, ".", "./") else ""
+                directory = f"cd {shlex.quote(str(value.get('working-directory') or '.'))}\n"
             for key, entry in reversed(entries):
                 to_visit.append((entry, keys is None or key in keys or (is_script and not key), directory))
 
