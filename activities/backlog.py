@@ -243,7 +243,9 @@ class BacklogActivities(OnHost):
         ForgeUnavailable when it cannot be found."""
         request = DeliveryRequest(repository=work.repository, request="-")
         target = find_target(request, self._is_ours(work), self._host.config.local_repositories, self._host.forges)
-        return target, Vault.open_or_create(self._host.home, target.url, self._host.forges)
+        return target, Vault.open_or_create(
+            self._host.home, target.url, self._host.forges, self._host.config.git.filters
+        )
 
     def _is_ours(self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput) -> bool:
         """Return True when the backlog's request names this very repository and carries a proof that this home's key

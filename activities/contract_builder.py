@@ -61,7 +61,7 @@ class ContractBuilder(OnHost):
         is_ours = is_from_this_home(self._host.home, delivery, request, activity.info().workflow_id or "")
         target = find_target(request, is_ours, self._host.config.local_repositories, forges)
         issue = fetch_issue(forges.forge(target.url), request.issue, target.url) if request.issue is not None else None
-        vault = Vault.open_or_create(self._host.home, target.url, forges)
+        vault = Vault.open_or_create(self._host.home, target.url, forges, self._host.config.git.filters)
         base, base_sha = fetch_base(vault, target, request)
         landing = request.landing
         if landing is not None and not landing.ships and landing.branch == target.heads.default:

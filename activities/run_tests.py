@@ -29,6 +29,7 @@ from perdure.adapters.checks.baseline import (
 )
 from perdure.adapters.checks.tamper import DifferingFiles, find_missing_tests, with_missing_tests
 from perdure.adapters.checks.verdict import find_not_started, verdict_of
+from perdure.adapters.git.filters import filters_digest
 from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
@@ -284,6 +285,7 @@ def _environment_key(session: WorkspaceSession, tree: str) -> str:
         read_binds(session.directory).model_dump_json(),
         str(session.sandbox.grade),
         json.dumps(session.vault.reachable_tags(session.contract.base_sha), sort_keys=True),
+        *filter(None, [filters_digest(session.vault.git)]),
     )
     return environment_key(tree, session.contract.config.test or (), *surroundings, *contents)
 

@@ -36,6 +36,8 @@ NAMES = {
     "phpunit": ("phpunit",),
     "rspec": ("rspec",),
     "rake": ("rake",),
+    "git-lfs": ("git-lfs",),
+    "git-crypt": ("git-crypt",),
     "claude": ("claude",),
     "codex": ("codex",),
     "nginx": ("nginx", "/usr/sbin/nginx"),
@@ -57,6 +59,8 @@ PACKAGES = {
     "phpunit": "phpunit",
     "rspec": "ruby-rspec",
     "rake": "rake ruby-minitest",
+    "git-lfs": "git-lfs",
+    "git-crypt": "git-crypt",
     "nginx": "nginx-light",
 }
 AGENTS = Path(__file__).parents[1] / ".venv" / "agents" / "bin"

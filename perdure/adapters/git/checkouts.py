@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError
+from perdure.adapters.git.filters import configured_filters, filters_digest
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.repository import CACHED_ANSWERS, Repository
 from perdure.adapters.git.vault import Vault
@@ -110,7 +111,7 @@ class CheckoutPool:
 
     @property
     def _key(self) -> str:
-        return self.vault.path.stem
+        return self.vault.path.stem + filters_digest(self.vault.git)
 
     def remove_leftovers(self, worktree: Path) -> None:
         """Remove what a killed worker has left beside a worktree."""
@@ -207,8 +208,8 @@ def _entry_count(index: Path) -> int:
         return int.from_bytes(data.read(_ENTRY_COUNT_SLICE.stop)[_ENTRY_COUNT_SLICE])
 
 
-_REWRITING_ATTRIBUTES = ("eol", "crlf", "ident", "working-tree-encoding")
-"""Attributes that make a checkout write other bytes than the commit holds. Filters are not run."""
+_REWRITING_ATTRIBUTES = ("eol", "crlf", "ident", "working-tree-encoding", "filter")
+"""Attributes that make a checkout write other bytes than the commit holds; of filters those that run in the vault."""
 
 _UNCHANGED_VALUES = frozenset({"unspecified", "unset", "lf", "input"})
 """Values of attributes with which a checkout writes what the commit holds: line feeds are written anyway."""
@@ -272,14 +273,34 @@ def checkout_attributes(
     with tempfile.TemporaryDirectory(prefix="perdure-attributes-") as scratch:
         git = Git(repository.path, Path(scratch), repository.path, Path(scratch, "index"))
         git.execute("read-tree", tree)
-        return _attribute_values(git, files, (*_REWRITING_ATTRIBUTES, *attributes))
+        return _attribute_values(git, files, attributes)
 
 
 def filtered_paths(repository: Repository, tree: str) -> dict[str, str]:
     """Return path → name of the filter for each regular file of a tree for which .gitattributes names one. Filters are
-    programs of a clone's owner (git-lfs, git-crypt) and are not run: a checkout writes what the commit holds."""
+    programs of a clone's owner (git-lfs, git-crypt); of one that does not run in the vault (`git.filters`), a checkout
+    writes what the commit holds."""
     values = {path: row[-2] for path, row in checkout_attributes(repository, tree, ("filter",)).items()}
     return {path: value for path, value in values.items() if value not in ("unspecified", "unset", "set", "")}
+
+
+def cleaned_paths(repository: Repository, tree: str, paths: Collection[str]) -> set[str]:
+    """Return those of these regular files that a tree holds as their filters, which run in the vault, store them: what
+    a checkout makes of them gives back the same when it is added."""
+    cleaned = set[str]()
+    files = _list_files(repository, tree)
+    attribute_files = [file for file in files if _is_attributes(file.path)]
+    for file in [file for file in files if file.path in paths]:
+        with tempfile.TemporaryDirectory(prefix="perdure-clean-") as scratch, suppress(GitError):
+            checkout = Path(scratch, "tree")
+            checkout.mkdir()
+            git = Git(repository.path, checkout, repository.path, Path(scratch, "index"))
+            _check_out(git, [file, *attribute_files])
+            git.execute("read-tree", "--empty")
+            git.execute("update-index", "--add", "-z", "--stdin", stdin=os.fsencode(file.path) + b"\0")
+            if f" {file.sha} " in git.text("ls-files", "--stage"):
+                cleaned.add(file.path)
+    return cleaned
 
 
 def differing_checkouts(repository: Repository, tree: str, other: str, paths: Collection[str]) -> dict[str, bytes]:
@@ -310,15 +331,18 @@ def _list_files(repository: Repository, tree: str) -> list[_TreeFile]:
 
 
 def _attribute_values(
-    git: Git, files: Iterable[_TreeFile], attributes: Sequence[str] = _REWRITING_ATTRIBUTES
+    git: Git, files: Iterable[_TreeFile], attributes: Sequence[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """Return path → values of these attributes and of `text`, by the .gitattributes in git's index, for each regular
-    file that has one of them."""
+    """Return path → values of _REWRITING_ATTRIBUTES, of these attributes and of `text`, by the .gitattributes in git's
+    index, for each regular file that has one of them; `filter` counts as unset there where that one does not run."""
+    attributes = (*_REWRITING_ATTRIBUTES, *attributes)
     paths = [file.path for file in files if file.mode.startswith("100")]
     asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
     command = ("check-attr", "-z", "--stdin", "--cached", *attributes, "text")
     fields = git.execute(*command, stdin=asked).stdout.split(b"\0")  # `names` leaves out a value that is empty
     width, values = len(attributes) + 1, [os.fsdecode(value) for value in fields[2::3]]
+    place, filters = _REWRITING_ATTRIBUTES.index("filter"), configured_filters(git)
+    values[place::width] = [name if name in filters else "unset" for name in values[place::width]]
     by_path = {path: tuple(values[number * width : (number + 1) * width]) for number, path in enumerate(paths)}
     return {path: row for path, row in by_path.items() if not _UNCHANGED_VALUES.issuperset(row[:-1])}
 

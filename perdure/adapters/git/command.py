@@ -350,7 +350,8 @@ class Git:
             name for name in surplus if "=" not in name and (self.as_owner or _matters_when_empty(name))
         )
         unset_prefix = ["env", *(f"--unset={name}" for name in names_to_unset)] if names_to_unset else []
-        settings = [part for setting in (*SETTINGS, *self.settings, *extra_settings) for part in ("-c", setting)]
+        own = () if self.as_owner else ("lfs.url=file:///dev/null",)  # whatever a .lfsconfig says
+        settings = [part for setting in (*SETTINGS, *own, *self.settings, *extra_settings) for part in ("-c", setting)]
         directory = self.cwd or self.work_tree or self.git_dir or Path("/")
         if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
             raise GitError(args, 128, f"fatal: cannot work in {directory}")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from perdure.adapters.git.checkpoint import is_at_checkpoint, restore_checkpoint, worktree_tree
 from perdure.adapters.git.command import Git, GitError, redact, redact_and_shorten
 from perdure.adapters.git.credentials import main_line, push_fix
+from perdure.adapters.git.filters import transfer_lfs_objects
 from perdure.adapters.git.foreign_repository import receive_pack_options
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
@@ -101,7 +102,8 @@ def push_commit(
     options: tuple[str, ...] = (),
     unborn: bool = False,
 ) -> None:
-    """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`.
+    """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`; what
+    git-lfs stores for it before, where that filter runs.
 
     options  `--dry-run` asks whether the remote would accept the push, and moves nothing
     unborn   a checkout there may be on this branch, before its first commit: an empty commit changes no file of it
@@ -115,6 +117,9 @@ def push_commit(
     credential = vault.keys.credential(url)
     flags = (*options, *receive_pack_options(url, unborn=unborn), lease)
     command = ("push", "--porcelain", "--no-verify", *flags, "--", url, f"{sha}:{target}")
+    if "--dry-run" not in options:
+        refs = f"{sha} {sha} {target} {expected or '0' * 40}\n".encode()  # what git gives the hook of git-lfs
+        transfer_lfs_objects(vault.git, url, "pre-push", "origin", url, keys=vault.keys, stdin=refs)
     try:
         result = vault.git.for_owner().execute(*command, ok=(0, 1), credential=credential)
     except GitError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
+from perdure.adapters.git.filters import format_filters, transfer_lfs_objects
 from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import Heads, remote_failure, remote_heads, remote_tags
@@ -73,9 +74,14 @@ class Vault(Repository):
     keys: Keyring = field(default=NO_KEYS, repr=False, compare=False)
 
     @classmethod
-    def open_or_create(cls, home: Home, url: str, keys: Keyring = NO_KEYS) -> Vault:
+    def open_or_create(cls, home: Home, url: str, keys: Keyring = NO_KEYS, filters: Iterable[str] = ()) -> Vault:
         """Return the vault of a repository in this home, and create it when it does not exist yet; any number of
-        callers at once are fine. Its name is made from the address without credentials."""
+        callers at once are fine. Its name is made from the address without credentials.
+
+        filters  of .gitattributes that run in it from now on, and no others: the host's settings name them
+
+        Raises InvalidRequest for a filter that this host has no program for.
+        """
         plain = redact(url)
         name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
         vault = cls(home.vaults / f"{name}.git", url, keys)
@@ -83,6 +89,9 @@ class Vault(Repository):
             with hold_timed_lock(home.vaults / f"{name}.lock"):
                 if not vault.path.exists():
                     _create_repository(vault.path, plain)
+        config = _CONFIG + format_filters(filters)
+        if (vault.path / "config").read_text() != config:
+            write_whole(vault.path / "config", config.encode(), mode=0o644)
         return vault
 
     @classmethod
@@ -145,12 +154,15 @@ class Vault(Repository):
             except GitError as error:
                 raise remote_failure(self.url, error) from error
         self._fetch_tags()
+        commit = self.git.text("rev-parse", _tracking_ref("HEAD"))
+        transfer_lfs_objects(self.git, self.url, "fetch", "origin", commit, keys=self.keys)
         branch = foreign_git(Path(self.url)).execute("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
-        return branch or "HEAD", self.git.text("rev-parse", _tracking_ref("HEAD"))
+        return branch or "HEAD", commit
 
     def fetch_branch(self, name: str) -> str | None:
-        """Fetch a branch into `refs/remotes/origin/…` and return its commit; None when the remote has none of that
-        name, or the name is not allowed. Waits for other fetches into this vault.
+        """Fetch a branch into `refs/remotes/origin/…`, and what git-lfs stores for it where that filter runs, and
+        return its commit; None when the remote has none of that name, or the name is not allowed. Waits for other
+        fetches into this vault.
 
         Raises ForgeRefused when the remote refuses; ForgeUnavailable when it does not answer.
         """
@@ -176,7 +188,9 @@ class Vault(Repository):
                 if "couldn't find remote ref" in error.stderr:
                     return None
                 raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
-            return self.read_ref(_tracking_ref(name))
+            if (tip := self.read_ref(_tracking_ref(name))) is not None:
+                transfer_lfs_objects(self.git, self.url, "fetch", "origin", tip, keys=self.keys)
+            return tip
 
     def reachable_tags(self, *commits: str) -> dict[str, str]:
         """Return the remote's tags that are reachable from any of these commits, by name, each with its object, as they

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.checkouts import filtered_paths
+from perdure.adapters.git.filters import configured_filters
 from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.git.git_view import copy_for_setup, update_view
 from perdure.adapters.git.workspace import Workspace
@@ -199,10 +200,13 @@ _STORED_FORMS = {
 
 
 def name_filtered_files(workspace: Workspace) -> str:
-    """Return one line that names the files of the base which are pointers or ciphertext, because filters are not run;
-    all files of a filter that is not known here. Empty where there is none."""
+    """Return one line that names the files of the base which are pointers or ciphertext, because their filters do not
+    run; all files of a filter that is not known here. Empty where there is none."""
     names: dict[str, list[str]] = {}
+    running = configured_filters(workspace.vault.git)
     for path, name in filtered_paths(workspace.vault, workspace.record().base_sha).items():
+        if name in running:
+            continue
         beginning = read_beginning(workspace.path / path, 64)
         form = next((form for magic, form in _STORED_FORMS.items() if beginning.startswith(magic)), "")
         if form or name not in ("lfs", "git-crypt"):

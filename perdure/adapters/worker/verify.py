@@ -132,19 +132,19 @@ def _differing_files(vault: Vault, start: str, commit: str, first: str, checkpoi
     it since `start` or the checkpoint has since `first` (any file where the vault has no `first`), and line ends never
     count. Raises GitError when the vault lacks one of the trees.
     """
-    commit_tree, checkpoint_tree = f"{commit}^{{tree}}", f"{checkpoint}:tree"
+    commit_tree, checkpoint_tree = exact_tree(vault, commit), f"{checkpoint}:tree"
     suspects = set(_changed_paths(vault, commit_tree, checkpoint_tree))
     if not suspects:
         return ()
     touched = suspects
     if first and vault.has_commit(first):
         touched = {
-            *_changed_paths(vault, f"{start}^{{tree}}", commit_tree),
+            *_changed_paths(vault, f"{start}^{{tree}}", f"{commit}^{{tree}}"),
             *_changed_paths(vault, f"{first}:tree", checkpoint_tree),
         }
     differing = []
     for path in sorted(suspects & touched):
-        in_commit, in_checkpoint = vault.read_file(commit, path), vault.read_file(checkpoint, f"tree/{path}")
+        in_commit, in_checkpoint = vault.read_file(commit_tree, path), vault.read_file(checkpoint, f"tree/{path}")
         if (
             in_commit is None
             or in_checkpoint is None

@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from perdure.adapters.git.checkpoint import restore_base
+from perdure.adapters.git.filters import filters_digest
 from perdure.adapters.git.workspace import PORTS_FILE, Workspace
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.setup import SetupBranch, copy_files, run_setup_in_workspace
@@ -115,7 +116,7 @@ class _SetupContext:
         settings of packages."""
         return json_digest(
             {
-                "repository": self.workspace.vault.path.name,
+                "repository": self.workspace.vault.path.name + filters_digest(self.workspace.vault.git),
                 "base": "" if foreign else self.contract.base,
                 "setup": [self.commands, self.contract.config.setup.hosts],
                 "sandbox": [str(self.inside), self.grade],

@@ -66,7 +66,7 @@ async def try_commands(screen: Screen, root: Path, detected: DetectedCommands) -
     """
     home, host, result = Home.find(), load_host_config(os.environ), InitResult(detected)
     with _scratch_directory(home) as directory:
-        vault = Vault.open_or_create(Home(directory), str(root))
+        vault = Vault.open_or_create(Home(directory), str(root), filters=host.git.filters)
         base, commit = await asyncio.to_thread(vault.fetch_checkout)
         if (vault.path / "shallow").exists():
             screen.print_line(

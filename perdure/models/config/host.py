@@ -4,7 +4,7 @@ perdure/adapters/repository/config.py reads them."""
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -117,6 +117,12 @@ class EnvironmentSettings(Settings):
     gigabytes: float | None = Field(default=None, ge=0, le=100_000, allow_inf_nan=False)
 
 
+class HostGitSettings(Settings):
+    """`filters`: names of filters in .gitattributes that run on this host, with the programs of its owner's git."""
+
+    filters: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")], ...] = ()
+
+
 class HostConfig(Settings):
     """Settings of the host's owner alone: `config.toml` of the user, or `PERDURE_*` variables."""
 
@@ -130,5 +136,6 @@ class HostConfig(Settings):
     notify: NotifySettings = NotifySettings()
     environments: EnvironmentSettings = EnvironmentSettings()
     page: PageSettings = PageSettings()
+    git: HostGitSettings = HostGitSettings()
     local_repositories: tuple[str, ...] = ()
     setup_hosts: tuple[str, ...] = ()

@@ -72,6 +72,8 @@ class GitServer:
         if self.redirect:
             app.router.add_route("*", "/{path:.*}", self._elsewhere)
         SmartHTTP(self._allowed, disturb=self._disturbed).add_routes(app)
+        app.router.add_post("/{owner}/{name}/info/lfs/objects/batch", self._find_objects)
+        app.router.add_route("*", "/{owner}/{name}/info/lfs/objects/{oid}", self._move_object)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         context = None
@@ -80,6 +82,36 @@ class GitServer:
             context.load_cert_chain(self.tls)
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _find_objects(self, request: web.Request) -> web.Response:
+        """What git-lfs is told about objects: where they are had from or brought to, or that one is not here."""
+        password = request.headers.get("Authorization", "")
+        self.visits.append(Visit("lfs", False, "", password))
+        if not password:
+            return web.Response(status=401, headers={"LFS-Authenticate": 'Basic realm="x"'})
+        asked = await request.json()
+        objects, header = [], {"Authorization": password}
+        for item in asked["objects"]:
+            href = f"{self.url}{request.path.removesuffix('batch')}{item['oid']}"
+            there, has = self._object(request.path, item["oid"]).exists(), {"href": href, "header": header}
+            if asked["operation"] == "upload":
+                objects.append({**item, "actions": {} if there else {"upload": has}})
+            elif there:
+                objects.append({**item, "actions": {"download": has}})
+            else:
+                objects.append({**item, "error": {"code": 404, "message": "Object does not exist on the server"}})
+        return web.json_response({"objects": objects}, content_type="application/vnd.git-lfs+json")
+
+    async def _move_object(self, request: web.Request) -> web.StreamResponse:
+        place = self._object(request.path, request.match_info["oid"])
+        if request.method == "PUT":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(await request.read())
+            return web.Response()
+        return web.Response(body=place.read_bytes())
+
+    def _object(self, path: str, oid: str) -> Path:
+        return self.root / path[1:].partition("/info/")[0] / "lfs" / "objects" / oid[:2] / oid[2:4] / oid
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
         return web.Response(status=301, headers={"Location": f"{self.redirect}{request.path_qs}"})

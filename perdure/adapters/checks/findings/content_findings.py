@@ -13,7 +13,8 @@ from itertools import pairwise
 from perdure.adapters.checks.findings.secret_leaks import printable_path
 from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git import patch
-from perdure.adapters.git.checkouts import filtered_paths
+from perdure.adapters.git.checkouts import cleaned_paths, filtered_paths
+from perdure.adapters.git.filters import configured_filters
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Finding, FindingRule, Severity
@@ -133,25 +134,35 @@ def find_unfiltered_files(
     repository: Repository, base: str, commit: str, changed: Iterable[ChangedPath]
 ) -> list[Finding]:
     """Return a blocker for each file that the change adds, changes or newly gives a filter by .gitattributes, and does
-    not only move: the filter has not run, so that a clone gets a broken pointer, or fails at bytes that are none.
-    Raises GitError when a commit is missing."""
+    not only move, where the filter has not run: a clone gets a broken pointer, or fails at bytes that are none. Of a
+    filter that runs in the vault, what is stored has to be what the filter makes. Raises GitError when a commit is
+    missing."""
     filters = filtered_paths(repository, commit)
     if not filters:
         return []
     old_filters, old = filtered_paths(repository, base), CommitTree.from_commit(repository, base).entries
     stored = {(old[path][1], name) for path, name in old_filters.items()}
     new, sizes = CommitTree.from_commit(repository, commit).entries, {change.path: change.size for change in changed}
+    suspects = {
+        path: name
+        for path, name in sorted(filters.items())
+        if (new[path][1], name) not in stored and sizes.get(path) != 0
+    }
+    running = configured_filters(repository.git)
+    cleaned = cleaned_paths(repository, commit, {path for path, name in suspects.items() if name in running})
     return [
         Finding(
             rule=FindingRule.FILTER,
             severity=Severity.BLOCKER,
             title=f"the filter {name} did not run on it",
-            description=f".gitattributes has filter={name} for it: a program of the clone's owner that is not run.",
+            description=f".gitattributes has filter={name} for it: what is stored is not what that program makes."
+            if name in running
+            else f".gitattributes has filter={name} for it: a program of the clone's owner that is not run.",
             file=printable_path(path),
             suggestion="Leave the file, and its attributes, as they were. Who has the filter can change it in a clone.",
         )
-        for path, name in sorted(filters.items())
-        if (new[path][1], name) not in stored and sizes.get(path) != 0
+        for path, name in suspects.items()
+        if path not in cleaned
     ]
 
 
