@@ -242,7 +242,7 @@ def test_each_place_where_maintainers_write_is_read(files: Files, name: str, tex
         (WORKFLOW, "jobs:\n t:\n  steps:\n  - run: python run_tests.py\n    working-directory: ./sub\n"),
         (
             WORKFLOW,
-            "jobs:\n t:\n  steps:\n  - run: |\n      cd docs && make test\n      cd ../sub\n      python run_tests.py\n",
+            "jobs:\n t:\n  steps:\n  - run: |\n      cd docs; make test\n      cd ../sub\n      python run_tests.py\n",
         ),
         (".travis.yml", "script:\n- cd sub\n- python run_tests.py\n"),
     ],
