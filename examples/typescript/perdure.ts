@@ -991,6 +991,8 @@ export interface TestCase {
   known: boolean;
   /** it failed, and passed when it was run once more, alone */
   flaky: boolean;
+  /** it is no test, but a program of tests (a file, a Go package) that was not built or did not run to its end; the tests that it has not reached are not among the cases */
+  is_program: boolean;
 }
 
 /** Tests that were green on the base and that no run asked about the change. `reason`: in a few words. */

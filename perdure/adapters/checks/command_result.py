@@ -327,4 +327,5 @@ def _case_of_event(package: str, test: str, outcome: str, output: str, command: 
     """
     name = f"{package}::{test}" if test else package
     message = "" if outcome == "passed" else output
-    return TestCase(name=name, outcome=outcome, message=message, command=command(name) if test else "")
+    reproduction = command(name) if test else ""
+    return TestCase(name=name, outcome=outcome, message=message, command=reproduction, is_program=not test)

@@ -34,7 +34,8 @@ def read_tap(report: Path, output: Path, command: Callable[[str], str], *, title
     command  gives what a person types to run a test alone, by its name
     titled   a comment is the title of the tests behind it, as `tape` writes it
 
-    A program like that has one errored case more, and so has one that bails out, or ends before its plan is fulfilled.
+    A program like that has one errored case more, and so has one that bails out, or ends before its plan is fulfilled:
+    one for all of it; the tests that it has not reached have none.
     Raises BadReport where there is no test, the files are missing, too large or unreadable, or have more than
     JUNIT_CASES cases.
     """
@@ -50,9 +51,9 @@ def read_tap(report: Path, output: Path, command: Callable[[str], str], *, title
                 if len(cases) > JUNIT_CASES:
                     raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
         for match in _EXIT_STATUS.finditer(read_tail(output, JUNIT_TAG_BYTES)) if report.is_dir() else ():
-            if match[3] != match[2]:
-                name = f"{clean_name(match[1])}::exit status {match[2] or 'of a signal'}"
-                cases.append(TestCase(name=name, file=clean_name(match[1]), outcome="errored"))
+            file, name = clean_name(match[1]), f"{clean_name(match[1])}::exit status {match[2] or 'of a signal'}"
+            if match[3] != match[2] and not any(case.is_program and case.file == file for case in cases):
+                cases.append(TestCase(name=name, file=file, outcome="errored", is_program=True))
     except OSError as error:
         raise BadReport(f"the report cannot be read: {error}") from None
     if not cases:
@@ -102,4 +103,5 @@ def _iter_cases(path: Path, file: str, titled: bool) -> Iterator[TestCase]:
     if failed:
         yield make_case(failed, "failed", lines)
     if bail or planned != count:
-        yield make_case(bail or "ended before its plan", "errored", [f"{count} tests of {planned}"])
+        case = make_case(bail or "ended before its plan", "errored", [f"{count} tests of {planned}"])
+        yield case.model_copy(update={"is_program": True})

@@ -20,7 +20,7 @@ from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
-from perdure.text import shorten
+from perdure.text import format_count, shorten
 
 FAILURES_NAMED = 10
 """Failing tests named in a verdict; the others are in the report."""
@@ -101,10 +101,10 @@ def verdict_of(report: TestReport) -> TestVerdict:
         status=TestsStatus.RED if is_red else TestsStatus.GREEN,
         tree=report.tree,
         passed=_passed_count(findings.cases) if findings.cases else None,
-        failed=len(findings.new_cases) + len(findings.known_cases) if findings.cases else None,
+        failed=len(_counted([*findings.new_cases, *findings.known_cases])) if findings.cases else None,
         failures=tuple(name[:_NAME_CHARS] for name in names[:FAILURES_NAMED]),
         summary=shorten(_summary_line(findings, report), _SUMMARY_CHARS),
-        new_failures=len(findings.new_cases) + len(findings.new_red_commands)
+        new_failures=len(_counted(findings.new_cases)) + len(findings.new_red_commands)
         if is_compared and not undecidable
         else None,
         known_failures=len(findings.known_cases) if is_compared else None,
@@ -245,9 +245,20 @@ def _failure_fingerprint(
 
 def _failures_line(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> str:
     """Return how many of the tests fail and which: `2 of 44 fail: test_negative, test_zero`; skipped tests do not
-    count."""
-    test_count = _passed_count(cases) + sum(case.outcome in FAILING for case in cases)
-    return f"{len(failing)} of {test_count} fail{'s' if test_count == 1 else ''}: {_names(failing)}"
+    count, and programs that did not run to their end are told behind it."""
+    test_count = _passed_count(cases) + sum(case.outcome in FAILING and not case.is_program for case in cases)
+    tests, programs = ([case for case in failing if case.is_program is is_program] for is_program in (False, True))
+    parts = [f"{len(tests)} of {test_count} fail{'s' if test_count == 1 else ''}: {_names(tests)}"] if tests else []
+    if programs:
+        ends = "program did not run to its end", "programs did not run to their end"
+        names = join_short_names([case.file or case.name for case in programs])
+        parts.append(f"{format_count(len(programs), *ends)}: {names}")
+    return "; ".join(parts)
+
+
+def _counted(failing: Sequence[TestCase]) -> Sequence[TestCase]:
+    """Return the failing cases that a number of failures counts: the tests, or the programs where no test failed."""
+    return [case for case in failing if not case.is_program] or failing
 
 
 def _names(cases: Sequence[TestCase]) -> str:

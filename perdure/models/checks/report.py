@@ -220,6 +220,8 @@ class TestCase(PublishedModel):
     command  reproduces it alone, in the worktree; empty where its runner cannot
     known    it failed on the base commit too
     flaky    it failed, and passed when it was run once more, alone
+    is_program  it is no test, but a program of tests (a file, a Go package) that was not built or did not run to its
+                end; the tests that it has not reached are not among the cases
     """
 
     __test__ = False
@@ -232,6 +234,7 @@ class TestCase(PublishedModel):
     command: str = ""
     known: bool = False
     flaky: bool = False
+    is_program: bool = False
 
 
 class BaseComparison(StrEnum):

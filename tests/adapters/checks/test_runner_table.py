@@ -286,6 +286,19 @@ async def test_django_tells_of_each_test_by_its_class_and_keeps_the_runner_of_th
         assert {*_outcomes(parallel.cases).values()} == {"passed"}, parallel.tail
 
 
+async def test_tests_that_a_program_has_not_reached_are_in_no_number(bench: Bench, files: Files) -> None:
+    require("prove")
+    dies = "use Test::More tests => 25; ok 1, 'first'; die 'no try';\n"
+    fails = "use Test::More tests => 2; ok 1, 'adds'; ok 0, 'subs';\n"
+    tree = files({"t/a.t": dies, "t/b.t": "use Test::More tests => 9; BEGIN { die }\n", "t/c.t": fails})
+    verdict = verdict_of(await bench.run(tree, "prove t"))
+    assert verdict.summary == "1 of 3 fail: subs; 2 programs did not run to their end: t/a.t, t/b.t"
+    assert (verdict.passed, verdict.failed) == (2, 1)
+    verdict = verdict_of(await bench.run(files({"t/c.t": fails.replace("ok 0", "ok 1")}), "prove t"))
+    assert verdict.summary == "2 programs did not run to their end: t/a.t, t/b.t"
+    assert (verdict.passed, verdict.failed) == (3, 2)
+
+
 async def test_a_failure_in_another_file_is_new_where_one_of_that_name_is_known(bench: Bench, files: Files) -> None:
     require("prove")
     bad = "print qq(1..1\\nnot ok 1 - adds\\n)\n"

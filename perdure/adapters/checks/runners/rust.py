@@ -66,7 +66,7 @@ def read_libtest_output(
 
 def _cut_off_case(file: str) -> TestCase:
     """Return the errored case that stands for a program which ended before its tests did."""
-    return TestCase(name=f"{file or 'doctests'}: ended before its tests", file=file, outcome="errored")
+    return TestCase(name=f"{file or 'doctests'}: ended before its tests", file=file, outcome="errored", is_program=True)
 
 
 def _read_text(path: Path) -> str:
