@@ -51,9 +51,9 @@ def read_tap(report: Path, output: Path, command: Callable[[str], str], *, title
                 if len(cases) > JUNIT_CASES:
                     raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
         for match in _EXIT_STATUS.finditer(read_tail(output, JUNIT_TAG_BYTES)) if report.is_dir() else ():
-            file, name = clean_name(match[1]), f"{clean_name(match[1])}::exit status {match[2] or 'of a signal'}"
-            if match[3] != match[2] and not any(case.is_program and case.file == file for case in cases):
-                cases.append(TestCase(name=name, file=file, outcome="errored", is_program=True))
+            program, name = clean_name(match[1]), f"{clean_name(match[1])}::exit status {match[2] or 'of a signal'}"
+            if match[3] != match[2] and not any(case.is_program and case.file == program for case in cases):
+                cases.append(TestCase(name=name, file=program, outcome="errored", is_program=True))
     except OSError as error:
         raise BadReport(f"the report cannot be read: {error}") from None
     if not cases:
