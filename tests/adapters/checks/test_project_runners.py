@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,39 @@ def test_node_is_recognised_through_package_scripts(files: Files) -> None:
     for command in ("npm test", "npm run unit", "npm --silent test", "pnpm test", "yarn run unit", "node --test"):
         assert "--test-reporter-destination=/results/junit.xml" in call(command, root).env["NODE_OPTIONS"]
     assert call("npm run lint", root).report is None
+
+
+@pytest.mark.parametrize(
+    ("makefile", "command", "runner"),
+    [
+        ("PY = python3\ntest: build\n\t@$(PY) -m pytest -q\nbuild:\n\ttrue\n", "make test", "pytest"),
+        ("all: lint test\nlint:\n\truff .\ntest:\n\tMODE=1 rspec \\\n\t  spec\n", "FAST=1 make -s && true", "rspec"),
+        ("test:\n\tprove -l t\n", "gmake check test", "prove"),
+        ("test:\n\tgo test ./...\n", "make test", ""),  # takes arguments only
+        ("test:\n\tpytest unit\n\tpytest more\n", "make test", ""),
+        ("test:\n\tcd sub && pytest\n", "make test", ""),
+        ("test:\n\tpytest\n", "make -C sub test", ""),
+        ("test:\n\tpytest\nother:\n\ttrue\n", "make other", ""),
+        ("test:\n\tdocker run x pytest\n", "make test", ""),
+    ],
+)
+def test_make_is_looked_through_to_a_runner_that_variables_ask_for_a_report(
+    files: Files, makefile: str, command: str, runner: str
+) -> None:
+    result = call(command, files({"Makefile": makefile}))
+    assert (result.runner if result.report else "", result.separator) == (runner, None)
+    assert not (result.report and result.report_required)
+
+
+async def test_a_recipe_that_hides_the_variables_counts_by_its_exit_code(bench: Bench, files: Files) -> None:
+    recipe = f"test:\n\t{{}}{sys.executable} -m pytest -q test_a.py\n"
+    tree = {"test_a.py": "def test_a(): pass\ndef test_b(): assert 0\n", "Makefile": recipe.format("")}
+    named = (await bench.run(files(tree), "make test")).commands[0]
+    outcomes = {case.name: case.outcome for case in named.cases}
+    assert outcomes == {"test_a.py::test_a": "passed", "test_a.py::test_b": "failed"}
+    tree["Makefile"] = recipe.format("env -u PYTEST_ADDOPTS ")
+    (hidden,) = (await bench.run(files(tree), "make test")).commands
+    assert (hidden.verdict, hidden.cases) == ("failed", ())
 
 
 def test_node_is_asked_also_where_the_shell_s_grammar_is_beyond_a_word_splitter() -> None:

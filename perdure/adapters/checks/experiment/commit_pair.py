@@ -20,6 +20,7 @@ from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_d
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
+from perdure.adapters.checks.runners.command_trace import MAKEFILES
 from perdure.adapters.checks.runners.python import other_conditions
 from perdure.adapters.checks.tamper.hints import reads_conditions, reads_other_clocks
 from perdure.adapters.checks.tamper.missing_tests import CODE
@@ -338,11 +339,12 @@ def find_command_runner(tree: CommitTree, test: TestCommand) -> Runner | None:
     """Find the runner that a test command starts, and return it; None where it starts none that is known, or more than
     one.
 
-    Package scripts (`npm test`) are looked up in the package.json of this tree.
+    Package scripts (`npm test`) and recipes (`make test`) are looked up in the files of this tree.
     """
     with tempfile.TemporaryDirectory() as directory:
-        scripts = tree.read_text(f"{test.directory}/package.json" if test.directory else "package.json")
-        (Path(directory) / "package.json").write_text(scripts)
+        for name in ("package.json", *MAKEFILES):
+            if text := tree.read_text(f"{test.directory}/{name}" if test.directory else name):
+                (Path(directory) / name).write_text(text)
         return find_runner(test.command, Path(directory))[0]
 
 

@@ -18,6 +18,8 @@ from perdure.adapters.checks.runners.base import (
     case_identifier,
 )
 from perdure.adapters.checks.runners.command_trace import (
+    MAKES,
+    make_commands,
     package_script_name,
     package_scripts,
 )
@@ -51,11 +53,11 @@ def make_invocation(
     installed  the worktree setup ran in
     env        what the command would see anyway
 
-    A runner is recognised when exactly one part of the command line starts one; wrappers (`uv run`, `python -m`) and
-    package scripts (`npm test`) are looked through. Without one, or where it cannot be asked for a report, the command
-    is run as it is: it may then write a report to $PERDURE_REPORT by itself, and has to with `report = "junit"`. With
-    `report = "exit"` it is run as it is and no report is expected. `partial` is set only where the runner was asked for
-    a report.
+    A runner is recognised when exactly one part of the command line starts one; wrappers (`uv run`, `python -m`),
+    package scripts (`npm test`) and recipes (`make test`) are looked through. Without one, or where it cannot be asked
+    for a report, the command is run as it is: it may then write a report to $PERDURE_REPORT by itself, and has to with
+    `report = "junit"`. With `report = "exit"` it is run as it is and no report is expected. `partial` is set only where
+    the runner was asked for a report.
     """
     file = results / "junit.xml"
     if test.report == "exit":
@@ -64,7 +66,11 @@ def make_invocation(
     request = ReportRequest(test.command, separator, file, tree, installed, env)
     reporting = runner.with_report(request) if runner else None
     if runner is not None and reporting is not None:
-        return replace(reporting, partial=_may_break_off(test.command, runner, tree))
+        # A recipe may start its runner without the variables that ask for a report: then the exit code counts.
+        programs = {Path(argv[0]).name for argv in map(unwrap_command, split_commands(test.command)) if argv}
+        required = reporting.report_required and programs.isdisjoint(MAKES)
+        partial = _may_break_off(test.command, runner, tree)
+        return replace(reporting, partial=partial, report_required=required)
     expected = file if test.report == "junit" else None
     return Invocation(test.command, runner.name if runner else "", {"PERDURE_REPORT": str(file)}, expected)
 
@@ -99,7 +105,7 @@ def find_runner(command: str, tree: Path) -> tuple[Runner | None, str | None]:
     """Return the only runner that a command line starts, and what separates the line from more arguments of that
     runner.
 
-    tree  what is tested: its package.json says what scripts run
+    tree  what is tested: its package.json says what scripts run, its makefile what recipes do
 
     The separator is ` --` for npm, mostly empty, and None where arguments cannot be appended, because something else
     stands last. (None, None) where there is no runner, or more than one.
@@ -139,7 +145,8 @@ def _runner_of_command(argv: list[str], tree: Path, depth: int = 0) -> tuple[Run
     argv   the words of the command
     depth  0 for the command itself, 1 for a command of a package script
 
-    A package script (`npm test`) is looked through once. The separator is None where arguments cannot be appended.
+    A package script (`npm test`) and recipes of make are looked through once. The separator is None where arguments
+    cannot be appended.
     """
     argv = unwrap_command(argv)
     if not argv:
@@ -149,6 +156,9 @@ def _runner_of_command(argv: list[str], tree: Path, depth: int = 0) -> tuple[Run
     known = next((runner for runner in RUNNERS if runner.runs(program, rest)), None)
     if known is not None:
         return known, own_separator
+    if program in MAKES and depth == 0:
+        match = _single_runner([_runner_of_command(argv, tree, 1) for argv in make_commands(tree, rest)])
+        return (match[0][0], None) if match is not None else (None, None)
     script_name = package_script_name(program, rest)
     if script_name and depth == 0:
         script_commands = split_commands(package_scripts(tree).get(script_name, ""))

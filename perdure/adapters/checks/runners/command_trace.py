@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from perdure.adapters.checks.tamper.missing_tests import CODE, is_test_file
-from perdure.adapters.system.bounded import parse_json, read_json
+from perdure.adapters.system.bounded import parse_json, read_beginning, read_json
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import SIDE_READ_FILES
 
@@ -33,6 +33,20 @@ def package_scripts(tree: Path) -> dict[str, str]:
     """Return the scripts in the tree's package.json by their names; empty where there are none."""
     scripts = read_json(tree / "package.json").get("scripts")
     return {name: text for name, text in scripts.items() if isinstance(text, str)} if isinstance(scripts, dict) else {}
+
+
+MAKES = ("make", "gmake")
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+
+def make_commands(tree: Path, arguments: list[str]) -> list[list[str]]:
+    """Return the words of the commands that make runs in this tree for these arguments; none where they run in another
+    directory, or by another makefile."""
+    text = next((read_beginning(tree / name) for name in MAKEFILES if (tree / name).is_file()), "")
+    lines = _recipe_lines(arguments, text.replace("\\\n", " "))
+    commands = [argv for line in lines for argv in split_commands(line)]
+    elsewhere = any(re.match("-[Cf]|--(?:directory|file|makefile)", word) for word in arguments)
+    return [] if elsewhere or any(argv[0] == "cd" for argv in commands) else commands
 
 
 TAMPER_DEPTH = 4
@@ -121,8 +135,6 @@ _READERS = re.compile("lint|fmt|format|schema|valid")
 _ONLY_READS = {"--check", "-n", "-l"}
 """Options by which an interpreter looks at a script (`node --check`, `bash -n`, `php -l`) and does not run it."""
 
-_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-
 
 class CommandDirectory(Protocol):
     """The directory a command runs in, as one commit has it."""
@@ -199,7 +211,7 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
         script_name = package_script_name(program, argv[1:])
         if script_name:
             _trace_into(_scripts_of_package(directory).get(script_name, ""), directory, trace, depth + 1)
-        elif program in ("make", "gmake"):
+        elif program in MAKES:
             text, included = _read_makefile(directory)
             trace.files |= included
             for line in _recipe_lines(argv[1:], text):
@@ -323,7 +335,7 @@ def _loaded_files(script_path: str, directory: CommandDirectory) -> set[str]:
 def _read_makefile(directory: CommandDirectory) -> tuple[str, set[str]]:
     """Return (text, included files): the text of the first makefile that GNU make would use, that of the files which it
     includes by name behind it, and the paths of these files. Both empty without a makefile."""
-    text = next((directory.text(name) for name in _MAKEFILES if name in directory.paths), "")
+    text = next((directory.text(name) for name in MAKEFILES if name in directory.paths), "")
     include_lines = re.findall(r"(?m)^-?include[ \t]+(.{1,400})", text)
     included = sorted({_plain_path(word) for line in include_lines for word in line.split()} & directory.paths)
     return "\n".join([text, *map(directory.text, included)]).replace("\\\n", " "), set(included)
