@@ -14,6 +14,7 @@ from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.browser.capture import Capture, CapturedPage, capture_app
+from perdure.adapters.checks.findings.content_findings import find_unnamed_files
 from perdure.adapters.checks.findings.engine_findings import (
     EngineFindings,
     find_lost_tests,
@@ -24,6 +25,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.turn.delivery_text import agent_text
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.models.checks.report import Screenshot, Screenshots, Severity, TestReport
 from perdure.models.delivery.publishing import CaptureInput, CaptureResult
@@ -52,8 +54,13 @@ class InspectChangeActivity(OnHost):
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         report = _read_report(vault, work)
-        test_findings = [*find_unproven_change(contract, report, work.kind), *find_lost_tests(vault, report)]
-        engine_findings = inspect_commit(vault, contract, work.commit, test_findings)
+        base = vault.merge_base(contract.base_sha, work.commit)
+        more = [
+            *find_unproven_change(contract, report, work.kind),
+            *find_lost_tests(vault, report),
+            *find_unnamed_files(vault, base, work.commit, lambda: agent_text(vault, base, work.commit)),
+        ]
+        engine_findings = inspect_commit(vault, contract, work.commit, more)
         artifact = vault.put_artifact(work.delivery, engine_findings.findings.to_json())
         return InspectResult(
             findings=artifact,

@@ -83,7 +83,7 @@ def snapshot_worktree(
     record.
     """
     objects = workspace.vault.objects
-    known_blobs = set(_transcript_blobs(workspace.vault, parent)) if parent else set()
+    known_blobs = set(transcript_blobs(workspace.vault, parent)) if parent else set()
     with workspace.lock_worktree() as lock_fd:
         if changed or parent is None:
             tree, sidecar = _write_files(workspace, lock_fd)
@@ -180,18 +180,21 @@ def read_sidecar(vault: Vault, checkpoint: str) -> Sidecar:
 def read_transcript(vault: Vault, checkpoint: str) -> list[dict[str, Any]]:
     """Return the messages of the conversation up to a checkpoint, in order; empty when it has none. Raises
     WorkspaceLost when the vault does not have it."""
-    shas = _transcript_blobs(vault, checkpoint)
+    try:
+        return read_messages(vault, transcript_blobs(vault, checkpoint))
+    except GitError as error:
+        raise _checkpoint_lost(vault, checkpoint) from error
+
+
+def read_messages(vault: Vault, shas: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the messages that these blobs of conversations hold, in order. Raises GitError where one is missing."""
     blobs = [vault.loose.content("blob", sha) for sha in shas]
     if None not in blobs:
         return [json.loads(blob or b"") for blob in blobs]
     object_names = "".join(f"{sha}\n" for sha in shas).encode()
-    try:
-        return [
-            json.loads(blob)
-            for blob in _split_batch(vault.git.execute("cat-file", "--batch", stdin=object_names).stdout)
-        ]
-    except GitError as error:
-        raise _checkpoint_lost(vault, checkpoint) from error
+    return [
+        json.loads(blob) for blob in _split_batch(vault.git.execute("cat-file", "--batch", stdin=object_names).stdout)
+    ]
 
 
 def worktree_tree(vault: Vault, checkpoint: str) -> str:
@@ -292,7 +295,7 @@ def _escape_pattern(path: str) -> str:
     return "".join(f"\\{character}" if character in "\\*?[]!# " else character for character in path)
 
 
-def _transcript_blobs(vault: Vault, checkpoint: str) -> list[str]:
+def transcript_blobs(vault: Vault, checkpoint: str) -> list[str]:
     """Return the hashes of a checkpoint's messages, in order; empty where it has none. Raises WorkspaceLost when the
     vault does not have the checkpoint."""
     top = vault.loose.tree_of(checkpoint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from perdure.adapters.checks.findings.secret_leaks import printable_path
@@ -193,6 +193,49 @@ def find_leftovers(repository: Repository, base: str, changed: Iterable[ChangedP
         for path, kind in kinds.items()
         if kind not in known
     ]
+
+
+def find_unnamed_files(
+    repository: Repository, base: str, commit: str, read_agent_text: Callable[[], str | None]
+) -> list[Finding]:
+    """Return a finding (tech debt) for each file that the change adds and that no agent has named, neither it nor the
+    directory that is new with it: a command wrote it, and nobody asked for it. Files that tools write for everybody
+    (lock files), and those beside which the base has others with the same ending, are meant. Raises GitError when a
+    commit is missing.
+
+    read_agent_text  what agents were asked, and wrote themselves, while they made the change; None: that is not known
+    """
+    entries = CommitTree.from_commit(repository, base).entries
+    known = {(posixpath.dirname(path), posixpath.splitext(path)[1]) for path in entries}
+    directories = {path[:end] for path in entries for end, character in enumerate(path) if character == "/"}
+    candidates = [
+        change.path
+        for change in patch.changed_paths(repository, base, commit)
+        if _is_added(change)
+        and (posixpath.dirname(change.path), posixpath.splitext(change.path)[1]) not in known
+        and posixpath.basename(change.path) not in LOCK_FILES
+        and not _leftover_kind(change.path)
+    ]
+    if not candidates or (text := read_agent_text()) is None:
+        return []
+    return [
+        Finding(
+            rule=FindingRule.LEFTOVER,
+            severity=Severity.TECH_DEBT,
+            title="a file that a command has written, it seems",
+            description="It is new, and neither the request nor a word or a call of an agent names it.",
+            file=printable_path(path),
+            suggestion="Remove it, unless the request asks for it.",
+        )
+        for path in candidates
+        if not any(name in text for name in (posixpath.basename(path), *_directory_names(path, directories)))
+    ]
+
+
+def _directory_names(path: str, known: set[str]) -> list[str]:
+    """Return the names of the directories on a path that are not among `known`."""
+    ends = [end for end, character in enumerate(path) if character == "/"]
+    return [posixpath.basename(path[:end]) for end in ends if path[:end] not in known]
 
 
 def _leftover_kind(path: str) -> str:

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.adapters.git.checkpoint import read_messages, read_transcript, read_turn, transcript_blobs
 from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
+from perdure.models.phases import Step
 from perdure.text import shorten
 
 PAGE_CHARS = 16_000
@@ -189,3 +190,25 @@ def _indent_lines(text: str, indent: str = "  ") -> Iterator[str]:
         yield indent + line
     if len(lines) > _SHOWN_LINES:
         yield f"{indent}… {len(lines) - _SHOWN_LINES} more lines"
+
+
+def agent_text(vault: Vault, base: str, commit: str) -> str | None:
+    """Return what agents were asked to implement, and all that they said and called in the deliveries that made the
+    commits from `base` to `commit`, without what tools answered and without reviews. None where a commit is not a
+    delivery's, or this vault has no turns of it. Raises GitError or WorkspaceLost where some are damaged."""
+    trailer = "--format=%(trailers:key=Perdure-Delivery,valueonly,separator=%x2C)"
+    deliveries = set(vault.git.execute("log", trailer, "--end-of-options", commit, f"^{base}").lines)
+    tips = {delivery: vault.refs(f"refs/perdure/{delivery}/").values() for delivery in deliveries if delivery}
+    if not all(map(tips.get, deliveries)):
+        return None
+    checkpoints = vault.git.text("rev-list", "--first-parent", *(tip for refs in tips.values() for tip in refs)).split()
+    messages, said = dict[str, bool](), list[Any]()
+    for checkpoint in checkpoints:
+        step = read_turn(vault, checkpoint).get("step")
+        if step != Step.REVIEW:
+            messages |= dict.fromkeys(transcript_blobs(vault, checkpoint), step == Step.IMPLEMENT)
+    for message, asks in zip(read_messages(vault, list(messages)), messages.values(), strict=True):
+        blocks = message["content"] if isinstance(message["content"], list) else [message["content"]]
+        if asks or message["role"] == "assistant":
+            said += [block for block in blocks if isinstance(block, str) or block.get("type") != "tool_result"]
+    return json.dumps(said, ensure_ascii=False)

@@ -17,6 +17,7 @@ from turn_fixtures import DELIVERY, Bench, in_activity
 from activities.commit import CommitActivity
 from activities.inspect_change import InspectChangeActivity
 from perdure.adapters.git.checkpoint import snapshot_worktree
+from perdure.adapters.git.objects import TreeEntry
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
@@ -35,14 +36,20 @@ PRIVATE = "between you and me this is a hack"
 
 @asynccontextmanager
 async def playing(
-    bench: Bench, *answers: dict[str, Any], look_first: bool = False, file: str = "calc.py", content: str = ""
+    bench: Bench,
+    *answers: dict[str, Any],
+    look_first: bool = False,
+    file: str = "calc.py",
+    content: str = "",
+    command: str = "true",
 ) -> AsyncIterator[Bench]:
-    """The implementer writes one file; the reviewer answers these, one after the other, and may run a tool before."""
+    """The implementer writes one file and runs a command; the reviewer answers these, one after the other, and may run
+    a tool before."""
     writes = {"tool": "write", "input": {"path": file, "content": content or CALC}}
     reads = {"tool": "read", "input": {"path": file}}
     lines: list[dict[str, Any]] = [
         {"step": "implement", "turn": 1, "think": PRIVATE, "use": [reads]},
-        {"step": "implement", "turn": 2, "use": [writes]},
+        {"step": "implement", "turn": 2, "use": [writes, {"tool": "bash", "input": {"command": command}}]},
         {"step": "implement", "say": f"Add sub\n\n{PRIVATE}"},
     ]
     if look_first:
@@ -171,6 +178,32 @@ async def test_the_change_is_inspected_from_the_vault_alone_and_twice_is_the_sam
         assert (tree / "perdure.toml").read_text() == "garbage"
         data = await asyncio.to_thread(vault(bench).get_artifact, DELIVERY, first.findings)
         assert Findings.model_validate_json(data).head == head
+
+
+async def test_a_new_file_that_no_word_or_call_of_an_agent_names_was_written_by_a_command(bench: Bench) -> None:
+    """A helper that a command runs leaves files behind; what an agent writes, or names, is meant."""
+    helper = (
+        "import os\nos.makedirs('out/deep')\nfor name in ['tra' + 'ce.dat', 'out/deep/x.y' + 'z', 'tests/test_m' + "
+        "'ade.py', 'mean' + 't.cfg', 'package-lo' + 'ck.json']:\n    open(name, 'w').write('1\\n')\n"
+    )
+    command = "python3 helper.tool && rm -rf out/deep/nothing meant.cfg.bak && echo meant.cfg"
+    async with playing(bench, file="helper.tool", content=helper, command=command) as bench:
+        _, head = await built(bench)
+        found = await inspected(bench, head)
+        data = await asyncio.to_thread(vault(bench).get_artifact, DELIVERY, found.findings)
+        findings = [(one.file, one.severity) for one in Findings.model_validate_json(data).findings]
+        assert findings == [("trace.dat", Severity.TECH_DEBT)]
+        assert found.summary == "1 tech debt: a file that a command has written, it seems in trace.dat"
+    person = await asyncio.to_thread(commit_by_nobody, bench)
+    assert (await inspected(bench, person)).tech_debt == 0, "a commit of somebody else: nobody knows"
+
+
+def commit_by_nobody(bench: Bench) -> str:
+    """A commit on the base, without trailers, that adds a file."""
+    objects = vault(bench).objects
+    return objects.write_commit(
+        objects.write_tree([TreeEntry("trace.dat", objects.write_blob(b"1"))]), [bench.prepared.head], "Add a file"
+    )
 
 
 async def test_a_blocker_of_the_engine_is_counted_and_named(bench: Bench) -> None:
