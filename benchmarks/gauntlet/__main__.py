@@ -264,7 +264,7 @@ class Project:
                 self.judgement.add_fault("false green", f"mutant {self._describe_init()}: {summary}")
             elif self.mutant.outcome.failed is not None and self.judgement.counts == "equal":
                 new = self.mutant.outcome.failed - (base.failed or 0)
-                if tests["new_failures"] != new:
+                if new not in (tests["new_failures"], tests["new_failures"] + tests["flaky"]):
                     self.judgement.add_fault(
                         "counts", f"mutant has {new} new failures, said {tests['new_failures']}: {summary}"
                     )
