@@ -957,7 +957,7 @@ export interface Promise {
   before: string;
   /** the test on the base and on the change, cut; equal ones: only what it uses has changed */
   after: string;
-  /** what it fails under, where it passes on the change otherwise; empty: it fails in any run */
+  /** `under …`: what it fails under, where it passes on the change otherwise; empty: it fails in any run */
   condition: string;
 }
 

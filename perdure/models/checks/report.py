@@ -27,7 +27,7 @@ class Promise(PublishedModel):
     """A test of the base that fails on the change, where a test of its name passes with the change's own tests.
 
     before, after  the test on the base and on the change, cut; equal ones: only what it uses has changed
-    condition      what it fails under, where it passes on the change otherwise; empty: it fails in any run
+    condition      `under …`: what it fails under, where it passes on the change otherwise; empty: it fails in any run
     """
 
     name: str
@@ -162,7 +162,10 @@ class Experiment(PublishedModel):
         if total or (not not_asked and any(command.base_tests is not None for command in self.commands)):
             parts.append(f"{passed}/{total} of {self.branch or 'the base'}'s own tests pass on the change")
         conditions = Counter(promise.condition for promise in self.changed_promises if promise.condition)
-        parts += [f"{number} of them {condition}" for condition, number in conditions.items()]
+        parts += [
+            f"{format_count(number, 'of them fails', 'of them fail')} {condition}"
+            for condition, number in conditions.items()
+        ]
         parts += [f"{number} not asked: {reason}" for reason, number in not_asked.items()]
         parts += self._proof_texts()
         if canaries_text := _canaries_text(command.canaries for command in self.commands):

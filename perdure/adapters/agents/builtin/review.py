@@ -110,9 +110,10 @@ def _make_blocker(label: str, promise: Promise, quote: str, reason: str, problem
     """
     quote_text = f" The reviewer's quote “{_shorten(quote)}” {problem}." if problem else ""
     reason_text = f" The reviewer says: {one_line(reason, 500)}" if reason.strip() else ""
+    failing = f"fails {promise.condition}".rstrip()
     return ReviewIssue(
         title=f"changed promise: {shorten(label, 120)}",
-        description=f"{label} passes on the base and {promise.condition or 'fails'} on this change, and no words of "
+        description=f"{label} passes on the base and {failing} on this change, and no words of "
         f"the request that ask for it were quoted.{quote_text}{reason_text}",
         severity=Severity.BLOCKER,
         file=promise.file,

@@ -451,7 +451,7 @@ class _CommandTrial:
 
 
 _BASE = "the base"
-_OTHER_CONDITIONS = "fails under another clock, program name and environment"
+_OTHER_CONDITIONS = "under another clock, program name and environment"
 _WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
 
