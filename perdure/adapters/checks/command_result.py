@@ -238,9 +238,10 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
 
     command  gives what a person types to run a test alone, by its name
 
-    A test without an end has failed; a package that failed without a failing test is an errored case of its own. Empty
-    where Go reported packages without tests. Raises BadReport where the file is missing, too large or unreadable,
-    reports the end of no package, or has more than JUNIT_CASES cases.
+    A test without an end has failed, but not one that waited for its turn, nor one beside which another one panicked; a
+    package that failed without a failing test is an errored case of its own. Empty where Go reported packages without
+    tests. Raises BadReport where the file is missing, too large or unreadable, reports the end of no package, or has
+    more than JUNIT_CASES cases.
     """
     open_tests, outputs, ended = (
         dict[tuple[str, str], None](),
@@ -248,13 +249,20 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
         list[tuple[str, str, str]](),
     )
     ended_packages, failed_packages = 0, set[str]()
+    panicked, paused = dict[str, tuple[str, str]](), set[tuple[str, str]]()
     for event in _load_events(path):
         event_key = clean_name(str(event.get("Package", ""))), clean_name(str(event.get("Test", "")))
         action = event.get("Action")
         ended_packages += action in _OUTCOMES and not event_key[1]
         if action == "run":
             open_tests[event_key] = None
+        elif action == "pause":
+            paused.add(event_key)
+        elif action == "cont":
+            paused.discard(event_key)
         elif action == "output":
+            if re.match(r"panic: (?!test timed out)", str(event.get("Output", ""))):
+                panicked[event_key[0]] = event_key
             outputs[event_key] = (outputs.get(event_key, "") + str(event.get("Output", "")))[-CASE_MESSAGE_CHARS:]
         elif action in _OUTCOMES and event_key[1]:
             open_tests.pop(event_key, None)
@@ -269,7 +277,13 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
     if not ended_packages:
         raise BadReport("the report tells the end of no package")
-    ended += [(*event_key, "failed") for event_key in open_tests]
+    failed_packages |= {package for package, test, _ in ended if not test}
+    red = {*open_tests, *((package, test) for package, test, outcome in ended if outcome == "failed")}
+    panicked = {package: key for package, key in panicked.items() if key in red}
+    not_run = {
+        key for key in open_tests if panicked.get(key[0], key) != key or (key in paused and key[0] in failed_packages)
+    }
+    ended += [(*event_key, "failed") for event_key in open_tests if event_key not in not_run]
     return tuple(
         _case_of_event(package, test, outcome, outputs.get((package, test), ""), command)
         for package, test, outcome in ended

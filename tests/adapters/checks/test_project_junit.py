@@ -133,6 +133,38 @@ def test_each_test_has_its_outcome_and_what_never_ended_has_failed(tmp_path: Pat
     ]
 
 
+PANIC = event("output", "A/b", Output="panic: x [recovered]\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcomes"),
+    [
+        (
+            [
+                event("run", "C"),
+                event("pause", "C"),
+                event("run", "D"),
+                event("fail", "A/b"),
+                event("fail", "A"),
+                PANIC,
+            ],
+            {"A/b": "failed", "A": "failed"},
+        ),
+        ([event("run", "D"), event("fail", "C"), PANIC], {"C": "failed", "A/b": "failed"}),  # in a goroutine
+        (
+            [event("run", "D"), event("fail", "C"), event("pass", "A/b"), PANIC],
+            {"A/b": "passed", "C": "failed", "D": "failed"},
+        ),
+        ([event("run", "C"), event("pause", "C")], {"A/b": "failed", "": "errored"}),  # it ends the process
+    ],
+)
+def test_tests_of_go_that_a_panic_keeps_from_running_have_not_failed(
+    tmp_path: Path, lines: list[dict[str, str]], outcomes: dict[str, str]
+) -> None:
+    cases = read_go_events(events(tmp_path, event("run", "A/b"), *lines, event("fail")))
+    assert {case.name.partition("::")[2]: case.outcome for case in cases} == outcomes
+
+
 def test_packages_without_tests_have_no_cases_and_a_run_that_ended_none_has_no_report(tmp_path: Path) -> None:
     assert read_go_events(events(tmp_path, event("skip"))) == ()
     with pytest.raises(BadReport, match="the end of no package"):

@@ -15,7 +15,12 @@ from pathlib import Path, PurePosixPath
 from perdure.adapters.checks.baseline import CaseKey, command_key
 from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
 from perdure.adapters.checks.experiment.helper_search import find_shadowing_modules, find_test_helpers, imported_modules
-from perdure.adapters.checks.experiment.reduced_tests import defined_names, find_test_text, remove_definitions
+from perdure.adapters.checks.experiment.reduced_tests import (
+    defined_names,
+    find_test_text,
+    remove_definitions,
+    split_name,
+)
 from perdure.adapters.checks.experiment.side_rules import SideRules, find_test_data, mix_trees, quoted_words
 from perdure.adapters.checks.globs import matches
 from perdure.adapters.checks.runners import find_runner
@@ -166,6 +171,7 @@ class CommitPair:
         own name stands in none (an assertion of tape without a message)."""
         paths = [key.file] if key.file else self.touched
         name = key.name if key.file else key.name.rpartition("::")[2]
+        title = "" if key.file else name.rpartition(" > ")[0]
         class_name = key.name.rpartition("::")[0].rpartition(".")[2]
         if not key.file and class_name[:1].isupper() and "/" not in class_name:
             name = f"{class_name}::{name}"
@@ -174,7 +180,7 @@ class CommitPair:
                 texts = self.base.read_texts([path]), self.change.read_texts([path])
                 self._touched_texts[path] = texts[0].get(path, ""), texts[1].get(path, "")
             before, after = (
-                find_test_text(name, text) or (not key.file and find_test_text(name.rpartition(" > ")[0], text))
+                find_test_text(name, text) or (title and find_test_text(title, text))
                 for text in self._touched_texts[path]
             )
             if before != after or (key.file and not before):
@@ -220,6 +226,17 @@ class CommitPair:
         the tree into the repository. `shared`: settings shared by tests and product are the base's, too."""
         entries = mix_trees(self._base_tests, self.change, self.base_side, shared=shared)
         return self._make_layout(entries, self.base_side, (self.change, self._base_tests))
+
+    def without_tests(self, keys: Collection[CaseKey]) -> TreeLayout:
+        """Return the base's test side on the change, as base_tests_on_change does, without these tests in its files."""
+        parts = [split_name(key.name) for key in keys]
+        names = {name for part in parts for name in (*part[-1:], ".".join(part))}
+        layout, paths = self.base_tests_on_change(), filter(self.base_side.holds_tests, self._base_tests.entries)
+        reduced = {
+            path: remove_definitions(path, text, defined_names(path, text) - names)
+            for path, text in self._base_tests.read_texts(paths).items()
+        }
+        return replace(layout, overlay={**layout.overlay, **reduced})
 
     def without_deleted_tests(self) -> CommitPair | None:
         """Return a copy of this pair in which the base's test files lack the tests and functions that the change has

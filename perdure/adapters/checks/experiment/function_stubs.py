@@ -40,7 +40,7 @@ _BODIES = {
 }
 _LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
 _BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
-_GO_TEST = re.compile(r"(?m)^func Test(?![a-z])\w*\((?!_ )(\w+) \*testing\.T\) \{")
+_GO_TEST = re.compile(r"(?m)(?:^func Test(?![a-z])\w*|\bfunc)\((?!_ )(\w+) \*testing\.T\) \{")
 _BODY_START = re.compile(r"(?<!struct)(?<!struct )(?<!interface)(?<!interface )\{(?!\})")
 
 
@@ -58,7 +58,8 @@ def stub_new_functions(path: str, before: str, after: str) -> str:
 
 
 def recover_go_panics(text: str) -> str:
-    """Return a Go test file in which a panic makes its own test fail; it would end the tests behind it as well."""
+    """Return a Go test file in which a panic makes its own test, or subtest, fail; it would end the tests behind it as
+    well."""
     return _GO_TEST.sub(
         lambda match: f'{match[0]} defer func() {{ if r := recover(); r != nil {{ {match[1]}.Errorf("%v", r) }} }}();',
         text,

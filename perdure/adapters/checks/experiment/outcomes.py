@@ -64,17 +64,17 @@ def find_proving_tests(
     """
     d_outcomes, change_green = outcomes_by_key(d_result), green_keys(change_result)
     base_green = green_keys(base_result)
-    loaded_places = {_place_of(key) for key in outcomes_by_key(change_result).keys() & d_outcomes.keys()}
+    loaded_places = {place_of(key) for key in outcomes_by_key(change_result).keys() & d_outcomes.keys()}
     failing, unbuilt = set[CaseKey](), set[CaseKey]()
     for key in change_green - {key for key, outcome in d_outcomes.items() if outcome in ("passed", "skipped")}:
         if key in d_outcomes and ((key in base_green and d_outcomes[key] == "failed") or is_new_or_changed(key)):
             failing.add(key)
-        elif _place_of(key) not in loaded_places and is_new_or_changed(key):
+        elif place_of(key) not in loaded_places and is_new_or_changed(key):
             unbuilt.add(key)
     return ProvingTests(failing, unbuilt)
 
 
-def _place_of(key: CaseKey) -> str:
+def place_of(key: CaseKey) -> str:
     """Return what is loaded or built as one: a test's file, or its Go package."""
     return key.file or key.name.rpartition("::")[0]
 

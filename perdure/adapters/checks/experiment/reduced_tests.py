@@ -16,7 +16,7 @@ from perdure.adapters.checks.runners.python import parse_python
 from perdure.adapters.checks.tamper.source_tests import blank_source, find_tests
 
 _GO_FUNCTION = re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?(\w{1,200})")
-_GO_IMPORT = re.compile(r'(?m)^(?:import )?\s{0,8}(\w{1,80} )?"([^"\n]{1,200})"\n')
+_GO_IMPORT = re.compile(r'(?m)^(?:import )?[ \t]{0,8}(\w{1,80} )?"([^"\n]{1,200})"\n')
 _JS_IMPORT = re.compile(r"(?m)^import \{([^}]{1,2000})\} from")
 
 
@@ -150,7 +150,7 @@ def find_test_text(name: str, text: str) -> str:
     """Return the lines of a test, from its decorators and the line that names it to the end of its block, by
     indentation; empty when its name, or a suite's that is part of it, is not found."""
     lines, first = text.splitlines(), 0
-    for part in _split_name(name):
+    for part in split_name(name):
         rest = range(first, len(lines))
         line_numbers = [n for defines in (True, False) for n in rest if _line_names(part, lines[n], defines=defines)]
         if not line_numbers:
@@ -171,7 +171,7 @@ def find_test_text(name: str, text: str) -> str:
 _FILE_OR_PACKAGE = re.compile(r"/|\.(?:py|[cm]?[jt]sx?|rs|go)$")
 
 
-def _split_name(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     """Split a test's name into the names that its source has: `Calc`, `test_add` of
     `tests/test_calc.py::Calc::test_add[1]`; likewise suites and tests of other runners."""
     file, _, rest = name.partition("::")

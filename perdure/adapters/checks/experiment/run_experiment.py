@@ -29,6 +29,7 @@ from perdure.adapters.checks.experiment.outcomes import (
     messages_by_key,
     order_keys,
     outcomes_by_key,
+    place_of,
 )
 from perdure.adapters.checks.experiment.reduced_tests import versions_of_test
 from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun, ExperimentSetting, run_together
@@ -326,6 +327,13 @@ class _CommandTrial:
             if green_keys(rerun.result) & base_green:  # it starts with the change's settings, and not with the base's
                 b_run, steered = rerun, self._commits.shared_settings
                 failing = base_green - green_keys(b_run.result)
+        if not_reached := self._find_not_reached(failing, b_run.result):
+            layout = await in_thread(self._commits.without_tests, failing - not_reached)
+            rest = outcomes_by_key((await self._runs.run_whole("b-rest", layout)).result)
+            failing -= {test_key for test_key in not_reached if rest.get(test_key) not in FAILING}
+            unknown = not_reached - rest.keys()
+            not_asked[_NOT_REACHED] = len(unknown)
+            base_green -= unknown
         if failing:
             layout = await in_thread(self._commits.base_tests_on_change, shared=not steered)
             failing = await confirm_failures(
@@ -388,6 +396,13 @@ class _CommandTrial:
         promises = await in_thread(self._make_promises, order_keys(failing, base_result), messages)
         promises = tuple(promise.model_copy(update={"condition": _OTHER_CONDITIONS}) for promise in promises)
         return result.model_copy(update={"promises": (*result.promises, *promises)})
+
+    def _find_not_reached(self, failing: set[CaseKey], b_result: CommandResult) -> set[CaseKey]:
+        """Find those of these tests that are not reported because another one of them, in the same file or package or
+        anywhere where the command stops early, failed in a way that ended the run: a panic."""
+        reported = failing & outcomes_by_key(b_result).keys()
+        places = {place_of(test_key) for test_key in reported}
+        return {key for key in failing - reported if place_of(key) in places or (reported and b_result.partial)}
 
     def _no_names_reason(self, before: ExperimentRun | None) -> str:
         """Return the reason, for people, why no test of the base is known by its name: its runner names no tests, the
@@ -452,6 +467,7 @@ class _CommandTrial:
 
 _BASE = "the base"
 _OTHER_CONDITIONS = "under another clock, program name and environment"
+_NOT_REACHED = "another test ends the run before them"
 _WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
 

@@ -37,6 +37,7 @@ _PROGRESS_TEXTS = {
     "b": "the base's tests on the change",
     "b-shared": "the base's tests on the change, with its settings",
     "b-again": "the base's tests on the change, again",
+    "b-rest": "the base's tests on the change that were not reached, without the failing ones",
     "b-alone": "a test of the base on the change, again and alone",
     "c": "tests that must fail",
     "c-again": "tests that must fail, again",

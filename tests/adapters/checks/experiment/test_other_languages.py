@@ -290,3 +290,72 @@ async def test_a_new_test_whose_file_does_not_load_without_the_change_is_said_wh
     found = await tried({"package.json": "{}", "calc.js": JS, "test/calc.js": TAPE}, after, "npx tape test/*.js")
     assert "1/1 of the base's own tests pass" in found.summary_line, found.summary_line
     assert "1 new test" in found.summary_line, found.summary_line
+
+
+GO_PANICS = """\
+package calc
+
+import "testing"
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+}
+
+func TestZero(t *testing.T) {
+	t.Run("zero", func(t *testing.T) {
+		if Div(1, 0) != 0 {
+			t.Error("zero")
+		}
+	})
+}
+"""
+GO_DIV = "package calc\n\nfunc Div(a, b int) int {\n\tif b == 0 {\n\t\treturn 0\n\t}\n\treturn a / b\n}\n"
+
+
+async def test_a_panic_in_a_subtest_is_no_failure_of_the_tests_behind_it(tried: Trials) -> None:
+    require("go")
+    more = "".join(f"\nfunc TestAdd{number}(t *testing.T) {{\n\t_ = Div(4, 2)\n}}\n" for number in range(12))
+    before = {"go.mod": GOES["go.mod"], "calc.go": GO_DIV, "calc_test.go": GO_PANICS + more}
+    panics = GO_PANICS.replace("if Div(1, 0) != 0 {", "defer func() { recover() }()\n\t\tif Div(1, 0) != 0 {")
+    after = {"calc.go": GO_DIV.replace("return 0", 'panic("zero")'), "calc_test.go": panics + more}
+    found = await tried(before, after, "go test ./...")
+    assert told(found) == (
+        ["example.org/calc::TestZero/zero", "example.org/calc::TestZero"],
+        [],
+        CanaryOutcome.CAUGHT,
+    )
+    assert "13/15 of the base's own tests pass" in found.summary_line
+
+
+async def test_a_new_subtest_that_asserts_something_fails_with_its_function_stubbed(tried: Trials) -> None:
+    require("go")
+    subtests = """\
+package calc
+
+import "testing"
+
+func TestSums(t *testing.T) {
+	for _, want := range []int{3} {
+		t.Run("sum", func(t *testing.T) {
+			if Sum(1, 2) != want {
+				t.Error("sum")
+			}
+		})
+	}
+}
+
+func TestHollow(t *testing.T) {
+	_ = Sum
+}
+
+func TestLast(t *testing.T) {
+	if Sum(0, 0) != 0 {
+		t.Error("last")
+	}
+}
+"""
+    after = {"sum.go": "package calc\n\nfunc Sum(a, b int) int {\n\treturn a + b\n}\n", "sum_test.go": subtests}
+    (one,) = (await tried(GOES, after, "go test ./...")).commands
+    prefix = "example.org/calc::"
+    assert set(one.proving or ()) == {f"{prefix}TestSums", f"{prefix}TestSums/sum", f"{prefix}TestLast"}
+    assert (one.hollow, one.unbuilt) == ((f"{prefix}TestHollow",), ())
