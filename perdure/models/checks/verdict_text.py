@@ -263,8 +263,8 @@ def diff_lines(promise: Promise) -> tuple[str, ...]:
     """
     before, after = promise.before.splitlines(), promise.after.splitlines()
     if before == after:
-        shown = f"fails {promise.condition}" if promise.condition else _SAME
-        return (f"  {shown}",) if before or promise.condition else ()
+        remark = f"fails {promise.condition}" if promise.condition else _SAME
+        return (f"  {remark}",) if before or promise.condition else ()
     lines = list(difflib.unified_diff(before, after, n=2, lineterm=""))[2:]
     diff = [f"{line[0]} {line[1:]}" if line[0] in "+- " else "…" for line in lines]
     shown = diff[1:] if diff[:1] == ["…"] else diff
