@@ -14,6 +14,7 @@ from perdure.adapters.repository.ports import release_ports
 from perdure.adapters.system.directories import discard
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.home_limit import shrink_home
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.errors import WorkspaceLost
@@ -44,9 +45,9 @@ class CloseActivity(OnHost):
         """Release the ports, remove the leftovers of killed runs, mark the workspace as ended, remove the worktree
         unless `keep` is set, and repack a vault that has grown large.
 
-        Also removes worktrees of deliveries of this home that ended long ago, and kept checkouts that are too many or
-        were not used for long. Returns what could not be removed or repacked, separated by `; `; empty: nothing went
-        wrong.
+        Also removes worktrees of deliveries of this home that ended long ago, kept checkouts that are too many or were
+        not used for long, and more of both where the home is larger than its limit. Returns what could not be removed
+        or repacked, separated by `; `; empty: nothing went wrong.
         """
         release_ports(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)
@@ -60,7 +61,9 @@ class CloseActivity(OnHost):
         except GitError as error:
             pack_error = str(error)
         kept_results(self._host.home, "checkouts").remove_surplus()
-        return "; ".join(part for part in (message, pack_error, *remove_old_worktrees(self._host.home)) if part)
+        problems = remove_old_worktrees(self._host.home)
+        problems += shrink_home(self._host.home, self._host.home.size_limit(self._host.config.home.gigabytes))
+        return "; ".join(part for part in (message, pack_error, *problems) if part)
 
     def _close_result(self, delivery: str, tasks: tuple[str, ...], message: str) -> CloseResult:
         """Add what the plan's tasks (given by their keys) paid, and the deaths they survived, to the delivery's own

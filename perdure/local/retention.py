@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from temporalio.client import Client
 
@@ -15,7 +12,7 @@ from perdure.adapters.git.workspace import remove_old_worktrees
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import collect_kept_results
-from perdure.adapters.worker.workspace_setup import read_binds
+from perdure.adapters.worker.home_limit import needed_packages
 from perdure.client.server.view import find_workflow
 from perdure.models.errors import PerdureError
 
@@ -86,7 +83,7 @@ async def collect_garbage(
         if not verdict.why and (problem := await forget_ended_delivery(client, home, candidate, verdict.ended)):
             problems.append(problem)
     remaining = list(kept_deliveries(home))
-    problems += collect_kept_results(home, older_than, _needed_packages(home, remaining))
+    problems += collect_kept_results(home, older_than, needed_packages(home))
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))
     return verdicts, problems, max(before - size_on_disk(home.root), 0)
@@ -105,16 +102,3 @@ async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDeliv
     except (PerdureError, OSError) as error:
         return f"{candidate.delivery}: {error}"
     return ""
-
-
-def _needed_packages(home: Home, remaining: Iterable[KeptDelivery]) -> set[str]:
-    """Return the names of the package caches that a remaining worktree may need offline.
-
-    A worktree whose setup has not recorded its cache needs none.
-    """
-    needed = set()
-    for candidate in remaining:
-        if Path(candidate.record.path).exists():
-            with contextlib.suppress(OSError, ValueError):  # unfinished setup: nothing to keep
-                needed.add(read_binds(home.workspace(candidate.delivery)).cache)
-    return needed

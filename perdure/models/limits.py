@@ -96,7 +96,7 @@ KEPT_ENVIRONMENTS = 4
 alone: two lock files in turn, and the commit that is tested again."""
 
 HOME_DISK_SHARE = 0.2
-"""The share of a disk beyond which `perdure doctor` says how to make the home smaller."""
+"""The share of a disk that a home may take where nobody has set a limit: beyond it what ended goes before its time."""
 
 KEPT_DISK_SHARE = 0.05
 """The share of a disk that environments, and what compilers made, take each where nobody has set a limit: with what

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shutil
 import stat
 import uuid
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from platformdirs import user_data_path
 
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.models.errors import BadInput
-from perdure.models.limits import PERSON_CHARS
+from perdure.models.limits import HOME_DISK_SHARE, PERSON_CHARS
 
 _MACHINE_ID = Path("/etc/machine-id")
 
@@ -128,6 +129,11 @@ class Home:
             if not path.exists():
                 write_whole(path, os.urandom(32))
         return path.read_bytes()
+
+    def size_limit(self, gigabytes: float | None) -> int:
+        """Return how many bytes the home may take: those that its owner has set, else HOME_DISK_SHARE of its disk."""
+        share = shutil.disk_usage(self.root).total * HOME_DISK_SHARE
+        return int(share if gigabytes is None else gigabytes * 1e9)
 
     def queue(self, name: str = "perdure") -> str:
         """Return the task queue of everything that touches worktrees on this host.

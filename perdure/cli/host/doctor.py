@@ -50,7 +50,6 @@ from perdure.local.server import find_server
 from perdure.models.config.repository import BUILT_IN, RepositoryConfig, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.limits import HOME_DISK_SHARE
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
 from perdure.text import format_count, shorten
@@ -75,21 +74,23 @@ def check_git() -> list[Checkup]:
 
 
 def check_home() -> list[Checkup]:
-    """Check that the home directory can be used, and report its size, its share of the disk, which is noted beyond
-    HOME_DISK_SHARE, the free space and other people's accounts.
+    """Check that the home directory can be used, and report its size, its share of the disk, its limit, beyond which
+    that is noted, the free space and other people's accounts.
 
-    Directories that the check makes are removed again. Raises BadInput when the home cannot be used.
+    Directories that the check makes are removed again. Raises BadInput when the home cannot be used, or the host's
+    settings are wrong.
     """
     root = Home.find().root
     missing_paths = [path for path in (root, *root.parents) if not path.exists()]
     checks.check_home(root)
     disk, size = shutil.disk_usage(root), size_on_disk(root)
+    limit = Home(root).size_limit(load_host_config(os.environ).home.gigabytes)
     for path in missing_paths:
         with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
             path.rmdir()
     share = f"{size / disk.total:.1%} of the disk" if size else "empty"
-    text = f"{with_tilde(root)}: {gigabytes(size)}, {share}; {gigabytes(disk.free)} free"
-    is_large = size > disk.total * HOME_DISK_SHARE
+    text = f"{with_tilde(root)}: {gigabytes(size)}, {share}; its limit {gigabytes(limit)}; {gigabytes(disk.free)} free"
+    is_large = size > limit
     fix = "perdure gc --days 7 removes what ended a week ago" if is_large else ""
     return [Checkup("home", NOTE if is_large else OK, text, fix), *_find_other_accounts()]
 

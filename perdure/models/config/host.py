@@ -117,6 +117,13 @@ class EnvironmentSettings(Settings):
     gigabytes: float | None = Field(default=None, ge=0, le=100_000, allow_inf_nan=False)
 
 
+class HomeSettings(Settings):
+    """The most that the home takes on its disk before what ended goes, the oldest first; None: HOME_DISK_SHARE of the
+    disk."""
+
+    gigabytes: float | None = Field(default=None, ge=0, le=100_000, allow_inf_nan=False)
+
+
 class HostGitSettings(Settings):
     """`filters`: names of filters in .gitattributes that run on this host, with the programs of its owner's git."""
 
@@ -136,6 +143,7 @@ class HostConfig(Settings):
     notify: NotifySettings = NotifySettings()
     environments: EnvironmentSettings = EnvironmentSettings()
     page: PageSettings = PageSettings()
+    home: HomeSettings = HomeSettings()
     git: HostGitSettings = HostGitSettings()
     local_repositories: tuple[str, ...] = ()
     setup_hosts: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.adapters.sandbox.usage import gigabytes
 from perdure.adapters.system.home import Home
 from perdure.cli.app import run_command_line
 from perdure.cli.host import doctor
@@ -156,8 +158,10 @@ def test_doctor_says_how_large_the_home_is_and_from_a_share_of_the_disk_on_what_
     small = doctor.check_home()[0]
     assert (small.mark, small.fix) == (doctor.OK, "")
     assert ": 0.2 GB, 0." in small.text
-    assert " of the disk; " in small.text
-    monkeypatch.setattr(doctor, "HOME_DISK_SHARE", 1e-9)
+    assert f" of the disk; its limit {gigabytes(shutil.disk_usage(tmp_path).total / 5)}; " in small.text
+    (tmp_path / "perdure").mkdir()
+    (tmp_path / "perdure" / "config.toml").write_text("[home]\ngigabytes = 0.1\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     large = doctor.check_home()[0]
     assert (large.mark, "perdure gc" in large.fix) == (doctor.NOTE, True)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.close import CloseActivity
 from activities.forge import ForgeActivities
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.turn.paid_replies import REPLIES_CUT_PER_TURN
+from perdure.models.config.host import HomeSettings
 from perdure.models.delivery.publishing import ShipInput
 from perdure.models.delivery.result import TestsStatus as Status
 from perdure.models.delivery.work import CloseInput, TestVerdict
@@ -74,6 +79,18 @@ async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew
     closed = await in_activity(CloseActivity(bench.host).close, CloseInput(delivery=DELIVERY, keep=True))
     assert closed.usage.tokens == closed.spend.tokens > 0
     assert closed.usage.cost_usd == pytest.approx(closed.spend.usd), "tokens and dollars of the same replies"
+
+
+async def test_the_end_of_a_delivery_removes_what_ended_from_a_home_beyond_its_limit(bench: Bench) -> None:
+    host, mine = bench.host, Workspace.open(bench.host.home, DELIVERY)
+    old = await asyncio.to_thread(Workspace.create, host.home, mine.vault, "old", bench.prepared.head)
+    old.write_record(old.record().model_copy(update={"ended_at": datetime.now(UTC) - timedelta(hours=2)}))
+    closing = CloseInput(delivery=DELIVERY, keep=True)
+    assert (await in_activity(CloseActivity(host).close, closing)).message == ""
+    assert old.path.exists()
+    host.config = host.config.model_copy(update={"home": HomeSettings(gigabytes=0)})
+    assert (await in_activity(CloseActivity(host).close, closing)).message == ""
+    assert (old.path.exists(), mine.path.exists()) == (False, True)
 
 
 async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
