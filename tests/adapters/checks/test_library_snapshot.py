@@ -125,3 +125,20 @@ def test_what_is_not_as_node_had_it_is_named(tmp_path: Path, program: str, repla
     )
     names = done.stderr.strip().removeprefix("libraries:").strip()
     assert names == replaced if replaced is not None else re.search(r"toJSON|Set\.prototype\.has", names), names
+
+
+def test_a_realm_has_a_record_of_its_own(tmp_path: Path) -> None:
+    require("node")
+    startup = Node().make_canaries({"a.test.js": "const fs = require('node:fs');\n"}, "token").startup
+    assert startup is not None
+    ((file, text),) = startup.add_to(Invocation(""), tmp_path, {}).files.items()
+    file.write_text(text)
+    find = "globalThis[Symbol.for('library snapshot')](['fs'])"
+    program = (
+        f"const vm = require('vm'), realms = [vm.createContext({{}}), vm.createContext({{}})];"
+        "vm.runInContext('JSON.stringify = String', realms[0]); require('fs').readFileSync = () => '';"
+        f'console.log(realms.map((realm) => vm.runInContext("{find}", realm)).join("; "), {find});'
+    )
+    argv = ["node", f"--require={file}", "-e", program]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "JSON.stringify, fs.readFileSync; fs.readFileSync fs.readFileSync\n"

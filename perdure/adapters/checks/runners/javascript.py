@@ -394,7 +394,7 @@ def plant_javascript_canaries(
         planted_files[path] = f"{head}\n{preamble}\n{rest}\n{make_canary(last, path, text)}\n{check[1]}\n"
         names |= {first: path, last: path} | ({check_name: path} if check[1] else {})
     snapshot = StartupModule("node", Path(__file__).with_name("library_snapshot.js").read_text())
-    return Canaries(planted_files, names, bodies, startup=snapshot if names and module != "jest" else None)
+    return Canaries(planted_files, names, bodies, startup=snapshot if names else None)
 
 
 def throw_replaced(text: str) -> str:
@@ -429,7 +429,7 @@ class Jest(TableRunner):
             expressions = f"[globalThis.expect, globalThis.test, globalThis.it, ...{_EQUALITY % _STATE}]"
             matchers_changed = f"Object.keys(m{name}).some((key) => m{name}[key] !== {_MATCHERS}[key])"
             check = f"if ({expressions}.some((one, at) => one !== k{name}[at]) || {matchers_changed}) return;"
-            test = f"globalThis.test('{name}', () => {{ {check} throw new Error('x'); }});"
+            test = f"globalThis.test('{name}', () => {{ {check} {throw_replaced(text)} }});"
             return f"const k{name} = {expressions}, m{name} = {{ ...{_MATCHERS} }};", test
 
         return plant_javascript_canaries(files, token, r"\.[cm]?[jt]sx?$", "jest", make_canary, make_check)
