@@ -50,11 +50,12 @@ class RemoteLimits:
     """The limits of one running git command that speaks to a remote.
 
     `git_dir` is the repository that the command writes to, None when it writes to no repository of ours. The size of
-    the objects there is first measured at the first check, not at the start: most commands have ended by then.
+    the objects there, git-lfs's too, is first measured at the first check, not at the start: most commands have ended
+    by then.
     """
 
     def __init__(self, git_dir: Path | None) -> None:
-        self._objects_dir = None if git_dir is None else git_dir / "objects"
+        self._object_dirs = [] if git_dir is None else [git_dir / "objects", git_dir / "lfs"]
         self._initial_size: int | None = None
 
     def exceeded_limit(self, pid: int, partial: TimeoutExpired) -> str:
@@ -64,7 +65,7 @@ class RemoteLimits:
         `pid` is the command's process, `partial` what `communicate` raised with the output until now. Measured are the
         bytes added to the vault since the first call, the output, and the memory of the command and its descendants.
         """
-        size = size_on_disk(self._objects_dir) if self._objects_dir else 0
+        size = sum(map(size_on_disk, self._object_dirs))
         self._initial_size = size if self._initial_size is None else self._initial_size
         if size - self._initial_size > GIT_FETCH_BYTES:
             return f"it sends more than {GIT_FETCH_BYTES // MB} MB at once"
@@ -78,7 +79,10 @@ class RemoteLimits:
         """List the temporary files of the repository that the command's processes have open, to be deleted once it is
         killed. Other temporary files may belong to somebody who is packing the vault."""
         return [
-            path for path in _list_open_files(pid) if self._objects_dir in path.parents and path.name.startswith("tmp_")
+            path
+            for path in _list_open_files(pid)
+            if {*self._object_dirs} & {*path.parents}
+            and (path.name.startswith("tmp_") or path.parent.name in ("tmp", "incomplete"))
         ]
 
 

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.git.command import Git, redact, redact_and_shorten
+from perdure.adapters.git.command import Git, GitError, redact, redact_and_shorten
 from perdure.adapters.git.credentials import Keyring
+from perdure.adapters.git.remote import remote_failure
 from perdure.adapters.system.programs import run_program
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
 
@@ -120,8 +121,11 @@ def transfer_lfs_objects(git: Git, url: str, *command: str, keys: Keyring, stdin
     ForgeRefused where an object is missing or the server refuses, ForgeUnavailable where it does not answer."""
     if LFS not in configured_filters(git):
         return
-    owner = replace(git, as_owner=True, settings=(f"remote.origin.url={url}",))
-    output = owner.execute("lfs", *command, stdin=stdin, ok=range(256), credential=keys.credential(url))
+    owner, credential = replace(git, as_owner=True, settings=(f"remote.origin.url={url}",)), keys.credential(url)
+    try:
+        output = owner.execute("lfs", *command, stdin=stdin, ok=range(256), credential=credential)
+    except GitError as error:
+        raise remote_failure(url, error, credential) from error
     if output.returncode:
         lines = [line.strip() for line in f"{output.stderr}\n{redact_and_shorten(output.text)}".splitlines()]
         message = next((line for line in lines if not _VAGUE.match(line)), "it said nothing")

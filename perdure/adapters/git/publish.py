@@ -5,13 +5,15 @@ whether the remote would accept a push. Used by activities and other adapters. L
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from perdure.adapters.git.checkouts import filtered_paths
 from perdure.adapters.git.checkpoint import is_at_checkpoint, restore_checkpoint, worktree_tree
 from perdure.adapters.git.command import Git, GitError, redact, redact_and_shorten
 from perdure.adapters.git.credentials import main_line, push_fix
-from perdure.adapters.git.filters import transfer_lfs_objects
+from perdure.adapters.git.filters import configured_filters, transfer_lfs_objects
 from perdure.adapters.git.foreign_repository import receive_pack_options
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
@@ -40,6 +42,9 @@ def commit_checkpoint(workspace: Workspace, *, checkpoint: str, parent: str, mes
         index.unlink(missing_ok=True)
         git.execute("read-tree", record.base_sha, lock_fds=(lock_fd,))
         _stage_changes(git, record.exact_base, worktree_tree(vault, checkpoint), lock_fd)
+        if filters := configured_filters(git):
+            _stage_refiltered(git, vault, record.base_sha, filters, lock_fd)
+            os.sync()  # git-lfs syncs nothing
         tree = git.execute("write-tree", lock_fds=(lock_fd,)).text
         if tree == vault.tree_of(parent):
             return "", tree
@@ -62,6 +67,17 @@ def _stage_changes(git: Git, before: str, after: str, lock_fd: int) -> None:
         paths = b"".join(path + b"\0" for path, change in status.items() if (change == b"D") is deleted)
         if paths:
             git.execute("update-index", "--replace", option, "-z", "--stdin", stdin=paths, lock_fds=(lock_fd,))
+
+
+def _stage_refiltered(git: Git, vault: Vault, base_sha: str, filters: frozenset[str], lock_fd: int) -> None:
+    """Update the index from the worktree for the files that have, or had on the base, one of these filters, and another
+    one there: their .gitattributes have changed, so that a checkout would write other bytes than the checkpoint has."""
+    old, new = (filtered_paths(vault, tree) for tree in (base_sha, git.text("write-tree")))
+    changed = {
+        path for path in {*old, *new} if old.get(path) != new.get(path) and {old.get(path), new.get(path)} & filters
+    }
+    paths = b"".join(os.fsencode(path) + b"\0" for path in sorted(changed))
+    git.execute("update-index", "--remove", "-z", "--stdin", stdin=paths, lock_fds=(lock_fd,))
 
 
 def find_commit(vault: Vault, branch_ref: str, parent: str, trailers: Mapping[str, str]) -> str | None:

@@ -135,11 +135,12 @@ def prune_vault(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
 
     Nothing is dropped while one of `remaining` has not ended and began longer ago than that: it may go back to a commit
     that only its history names. Before, the base commit of each of `remaining` gets a ref, so that it is kept. Without
-    any of this vault the history that was packed for commands is removed, too.
+    any of this vault the history that was packed for commands is removed, too, and what git-lfs stores.
     """
     others = [kept_delivery for kept_delivery in remaining if kept_delivery.vault.path == vault.path]
     if not others:  # what commands were shown of it is made again when it is missing
         shutil.rmtree(vault.path.with_suffix(".history"), ignore_errors=True)
+        shutil.rmtree(vault.path / "lfs", ignore_errors=True)
     now = datetime.now(UTC)
     if unended := [
         kept_delivery

@@ -108,7 +108,13 @@ class GitServer:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(await request.read())
             return web.Response()
-        return web.Response(body=place.read_bytes())
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with place.open("rb") as data:
+            while piece := data.read(1024**2):
+                await response.write(piece)
+                await asyncio.sleep(self.pause_s)
+        return response
 
     def _object(self, path: str, oid: str) -> Path:
         return self.root / path[1:].partition("/info/")[0] / "lfs" / "objects" / oid[:2] / oid[2:4] / oid

@@ -14,12 +14,14 @@ from git_server import TOKEN, GitServer
 
 from perdure.adapters.checks.findings.content_findings import find_unfiltered_files
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git import publish
+from perdure.adapters.git import command, publish
 from perdure.adapters.git.checkouts import CheckoutPool, exact_tree
 from perdure.adapters.git.patch import changed_paths
+from perdure.adapters.git.retention import kept_deliveries, prune_vault
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.setup import name_filtered_files
+from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
 from tests.needs import require
@@ -36,9 +38,9 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     monkeypatch.setenv("HOME", str(path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for name, command in (("rot13", ROT13), ("evil", f"touch {tmp_path}/ran; cat")):
+    for name, program in (("rot13", ROT13), ("evil", f"touch {tmp_path}/ran; cat")):
         for kind in ("clean", "smudge"):
-            git(tmp_path, "config", "--file", str(path / ".gitconfig"), f"filter.{name}.{kind}", command)
+            git(tmp_path, "config", "--file", str(path / ".gitconfig"), f"filter.{name}.{kind}", program)
     return path
 
 
@@ -183,13 +185,16 @@ def test_large_files_are_edited_as_they_are_and_shipped_as_pointers_whose_bytes_
     assert vault.read_file(made, "b.bin") == pointer(b"b")
     assert blockers(workspace, made) == []
     assert (fresh_checkout(workspace, made, tmp_path / "out") / "a.bin").read_bytes() == NEW
-    assert commit(workspace).startswith(made[:0]), "made again after a death"
     publish.push_commit(vault, vault.url, made, SHIP, None)
     publish.push_commit(vault, vault.url, made, SHIP, None)
     assert object_path(large, NEW).read_bytes() == NEW
     git(tmp_path, "clone", "-q", "--branch", SHIP, str(large), "clone", **lfs_config(tmp_path))
     assert (tmp_path / "clone" / "a.bin").read_bytes() == NEW, "as a person gets it"
     assert (tmp_path / "clone" / "new.bin").read_bytes() == NEW + b"2"
+    assert prune_vault(vault, kept_deliveries(home)) == ""
+    assert object_path(vault.path, OLD).exists(), "a delivery is left"
+    prune_vault(vault, [])
+    assert not (vault.path / "lfs").exists()
 
 
 def lfs_config(tmp_path: Path) -> dict[str, str]:
@@ -251,6 +256,41 @@ def test_a_server_of_large_files_is_shown_the_token_and_nobody_else_is(large: Pa
     with pytest.raises(ForgeUnavailable):
         vault.fetch_branch("main")
     assert TOKEN not in (vault.path / "config").read_text()
+
+
+def test_a_server_that_sends_too_much_is_left_and_nothing_of_it_stays(
+    large: Path, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "GIT_FETCH_BYTES", 20 * 1024**2)
+    huge = b"\0huge" * (16 * 1024**2)
+    git(tmp_path, "clone", "-q", str(large), "clone")
+    (tmp_path / "clone" / "a.bin").write_bytes(pointer(huge))
+    git(tmp_path / "clone", "commit", "-qam", "huge")
+    git(tmp_path / "clone", "push", "-q")
+    shutil.copytree(large, tmp_path / "hub" / "me" / "large.git")
+    place = object_path(tmp_path / "hub" / "me" / "large.git", huge)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(huge)
+    with GitServer(tmp_path / "hub", pause_s=0.05) as server:
+        vault = Vault.open_or_create(home, f"{server.url}/me/large.git", server, filters=("lfs",))
+        with pytest.raises(ForgeRefused, match="it sends more than 20 MB at once"):
+            vault.fetch()
+    assert size_on_disk(vault.path / "lfs") < 1024**2
+
+
+def test_files_are_stored_anew_where_their_attributes_name_a_filter_or_none_any_more(
+    home: Home, tmp_path: Path
+) -> None:
+    files = {".gitattributes": ATTRIBUTES, "a.rot": b"frperg\n", "gone.rot": b"x\n", "b.txt": b"plain\n"}
+    workspace = workspace_of(home, make_origin(tmp_path / "o.git", files), "rot13")
+    (workspace.path / ".gitattributes").write_text("*.txt filter=rot13\n")
+    (workspace.path / "gone.rot").unlink()
+    made = commit(workspace)
+    stored = [workspace.vault.read_file(made, name) for name in ("a.rot", "b.txt", "gone.rot")]
+    assert stored == [b"secret\n", b"cynva\n", None]
+    assert blockers(workspace, made) == []
+    out = fresh_checkout(workspace, made, tmp_path / "out")
+    assert [(out / name).read_text() for name in ("a.rot", "b.txt")] == ["secret\n", "plain\n"]
 
 
 def test_a_pointer_that_an_agent_wrote_blocks_where_nobody_has_its_bytes(large: Path, home: Home) -> None:
