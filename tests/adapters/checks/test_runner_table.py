@@ -286,6 +286,44 @@ async def test_django_tells_of_each_test_by_its_class_and_keeps_the_runner_of_th
         assert {*_outcomes(parallel.cases).values()} == {"passed"}, parallel.tail
 
 
+SHARED_JS = """\
+const { describe, test } = require('node:test');
+exports.check = (value) => {
+  test('is one', () => { if (value !== 1) throw new Error('x'); });
+  describe('inner', () => { test('is two', () => {}); });
+};
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("package", ["node@22", "node@24"])
+async def test_tests_that_a_helper_registers_are_of_the_file_that_runs(
+    bench: Bench, files: Files, package: str
+) -> None:
+    require("node", "npm")
+    call = "require('../shared.js').check({});\n"
+    tree = files(
+        {
+            "shared.js": SHARED_JS,
+            "test/a.test.js": call.format(1) + "require('node:test')('own', () => {});\n",
+            "test/b.test.js": call.format(2),
+            "test/c.test.js": "throw new Error('x');\n",
+            "test/d.test.js": call.format(1)
+            + "setTimeout(() => process.exit(3), 500);\nrequire('node:test')('late', () => new Promise(() => {}));\n",
+        }
+    )
+    installed(tree, package)
+    result = await bench.one(tree, "node_modules/.bin/node --test test/*.js")
+    outcomes = _outcomes(result.cases)
+    found = {name: outcome for name, outcome in outcomes.items() if "one" in name or "two" in name or "own" in name}
+    assert found == {
+        f"test/{file}.test.js::{name}": "failed" if (file, name) == ("b", "is one") else "passed"
+        for file in "abd"
+        for name in ("is one", "inner > is two", *(["own"] if file == "a" else []))
+    }
+    assert [case.file for case in result.cases if case.outcome == "failed"].count("test/c.test.js") == 1
+
+
 async def test_tests_that_a_program_has_not_reached_are_in_no_number(bench: Bench, files: Files) -> None:
     require("prove")
     dies = "use Test::More tests => 25; ok 1, 'first'; die 'no try';\n"

@@ -12,12 +12,21 @@ function eventCase({ name, nesting, file, details, skip, todo }, titles) {
   return testcase(file ?? '', [...titles.slice(0, nesting), name], details?.duration_ms, result, message);
 }
 
+// The file of an event is the one that calls `test`, a helper of several files maybe. The file that runs is that of the
+// summary behind its tests (node 22), or of the failure of a file that ended before one.
 export default async function* report(events) {
   const titles = [];
+  const ended = [];
+  const takeCases = (file) =>
+    ended.splice(0).map(([data, above]) => eventCase({ ...data, file: file ?? data.file }, above)).join('');
   yield HEAD;
   for await (const { type, data } of events) {
     if (type === 'test:start') titles[data.nesting] = data.name;
-    if (type === 'test:pass' || type === 'test:fail') yield eventCase(data, titles);
+    const isEnd = type === 'test:pass' || type === 'test:fail';
+    const isFile = isEnd && data.nesting === 0 && data.file?.endsWith(data.name);
+    if (isFile || (type === 'test:summary' && data.file)) yield takeCases(data.file);
+    if (isEnd) ended.push([data, titles.slice(0, data.nesting)]);
+    if (isFile) yield takeCases();
   }
-  yield TAIL;
+  yield takeCases() + TAIL;
 }
