@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from perdure.adapters.git.checkouts import exact_tree
+from perdure.adapters.git.checkouts import exact_tree, filtered_paths
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.credentials import main_line
+from perdure.adapters.git.filters import configured_filters
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.host import Host
 from perdure.models.budget.ledger import Usage
@@ -76,6 +77,7 @@ def start_differences(vault: Vault, start: str, first: str) -> tuple[str, ...] |
         return None
     try:
         changed_paths = _changed_paths(vault, exact_tree(vault, start), f"{first}:tree")
+        changed_paths = _without_unfiltered(vault, start, changed_paths, f"{first}:tree")
     except GitError:  # the commits are there, their files are not
         return None
     return tuple(escape_path(path)[:80] for path in changed_paths[:_DIFFERS_SHOWN])
@@ -143,7 +145,7 @@ def _differing_files(vault: Vault, start: str, commit: str, first: str, checkpoi
             *_changed_paths(vault, f"{first}:tree", checkpoint_tree),
         }
     differing = []
-    for path in sorted(suspects & touched):
+    for path in _without_unfiltered(vault, commit, sorted(suspects & touched), checkpoint_tree):
         in_commit, in_checkpoint = vault.read_file(commit_tree, path), vault.read_file(checkpoint, f"tree/{path}")
         if (
             in_commit is None
@@ -152,6 +154,15 @@ def _differing_files(vault: Vault, start: str, commit: str, first: str, checkpoi
         ):
             differing.append(escape_path(path)[:80])
     return tuple(differing)
+
+
+def _without_unfiltered(vault: Vault, commit: str, paths: list[str], checkpoint_tree: str) -> list[str]:
+    """Return these paths, which a checkpoint has otherwise than a checkout of a commit, without those that it has as
+    the commit stores them, where a filter of .gitattributes runs now: it did not when the checkpoint was made."""
+    if not paths or not (filters := configured_filters(vault.git)):
+        return paths
+    stored, names = _changed_paths(vault, f"{commit}^{{tree}}", checkpoint_tree), filtered_paths(vault, commit)
+    return [path for path in paths if path in stored or names.get(path) not in filters]
 
 
 def _changed_paths(vault: Vault, a: str, b: str) -> list[str]:

@@ -25,7 +25,7 @@ from perdure.adapters.worker.verify import (
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.verify import CheckpointFact, CommitFact
 from perdure.models.limits import VERIFY_PAGE
-from tests.repositories import git, make_target
+from tests.repositories import CALC, git, make_target
 
 KEY = "calc-sub"
 TRAILERS = f"\n\nPerdure-Delivery: {KEY}\nPerdure-Step: implement/1\n"
@@ -34,8 +34,8 @@ TRAILERS = f"\n\nPerdure-Delivery: {KEY}\nPerdure-Step: implement/1\n"
 class Bench:
     """A workspace and what was made in it; `first` is prepare's checkpoint."""
 
-    def __init__(self, home: Home, origin: Path) -> None:
-        self.vault = Vault.open_or_create(home, str(origin))
+    def __init__(self, home: Home, origin: Path, filters: tuple[str, ...] = ()) -> None:
+        self.vault = Vault.open_or_create(home, str(origin), filters=filters)
         _, self.base = self.vault.fetch()
         self.workspace = Workspace.create(home, self.vault, KEY, self.base)
         self.first = cp.snapshot_worktree(
@@ -190,3 +190,23 @@ def test_commits_that_nobody_recorded_and_merges_are_told_with_the_others(bench:
     assert (facts[ours].delivery, facts[smuggled].delivery, facts[merge].delivery) == (KEY, "", "")
     assert not facts[smuggled].checkpoint
     assert facts[merge].parents == (ours, smuggled)
+
+
+def test_a_delivery_is_verified_although_a_filter_runs_since_that_did_not_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for kind in ("clean", "smudge"):
+        git(tmp_path, "config", "--file", ".gitconfig", f"filter.rot13.{kind}", "tr a-zA-Z n-za-mN-ZA-M")
+    files = {**CALC, ".gitattributes": "*.rot filter=rot13\n", "a.rot": "frperg\n", "b.rot": "x\n"}
+    home, origin = Home(tmp_path / "home"), make_target(tmp_path / "calc.git", files)
+    bench = Bench(home, origin)
+    bench.write("a.rot", b"changed\n")
+    bench.write("calc.py", b"changed\n")
+    made = bench.commit(at := bench.turn(bench.first, 1))
+    for filters in ((), ("rot13",)):
+        vault = Vault.open_or_create(home, str(origin), filters=filters)
+        assert start_differences(vault, bench.base, bench.first) == ()
+        assert start_differences(vault, bench.base, at) == ("a.rot", "calc.py")
+        assert [fact.differs for fact in bench.facts(made, at)] == [()]
+        assert [fact.differs for fact in bench.facts(made, bench.first)] == [("a.rot", "calc.py")]
