@@ -74,6 +74,17 @@ def test_a_plain_project_with_unittest_needs_no_setup(files: Files) -> None:
     assert commands(found) == ["python3 -m unittest discover -s tests -t ."]
 
 
+@pytest.mark.parametrize("package", ["calc", "src/calc"])
+def test_tests_inside_a_package_are_those_of_the_project(files: Files, package: str) -> None:
+    tests = {f"{package}/__init__.py": "", f"{package}/tests/test_x.py": PYTEST, f"{package}/tests/__init__.py": ""}
+    found = detect_commands(files({"setup.py": "", **tests}))
+    assert [(test.command, test.directory) for test in found.tests] == [(".venv/bin/python -m pytest -q", "")]
+    assert found.setup == (
+        "python3 -m venv .venv",
+        ".venv/bin/python -m pip install --disable-pip-version-check -e . pytest",
+    )
+
+
 def test_a_plain_project_with_pytest_style_tests_gets_pytest(files: Files) -> None:
     found = detect_commands(files({"x.py": "", "tests/test_x.py": PYTEST}))
     assert found.setup[1].endswith("check pytest")

@@ -3,6 +3,7 @@ by what its test files are written for."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ _REQUIREMENTS = (
 )
 _FOR_TESTS = ("test", "tests", "testing", "dev", "develop", "development")
 _TEST_FILES_MOST = 200  # test files; enough to see which framework they are written for
+_PACKAGE_FILES_MOST = 5_000
 
 
 _LOCKED = {
@@ -238,16 +240,19 @@ class _ProjectFacts:
 
 
 def _find_test_files(root: Path) -> list[Path]:
-    """Return the test files `test_*.py`, `*_test.py` and `tests.py` at the top, and at any depth in tests/ and test/,
-    the first _TEST_FILES_MOST.
+    """Return the test files `test_*.py`, `*_test.py` and `tests.py` at the top, and at any depth in tests/, test/ and
+    the packages there and in src/, the first _TEST_FILES_MOST; of each folder the first _PACKAGE_FILES_MOST files are
+    looked at.
 
-    These two folders are left out where they are symbolic links.
+    Folders that are symbolic links are left out.
     """
     paths: list[Path] = []
-    for folder, pattern in ((root, "*.py"), (root / "tests", "**/*.py"), (root / "test", "**/*.py")):
+    packages = [path.parent for top in (root, root / "src") for path in sorted(top.glob("*/__init__.py"))]
+    folders = [root / "tests", root / "test", *packages]
+    for folder, pattern in ((root, "*.py"), *((folder, "**/*.py") for folder in dict.fromkeys(folders))):
         if folder.is_symlink() or not folder.is_dir():
             continue
-        for path in folder.glob(pattern):
+        for path in itertools.islice(folder.glob(pattern), _PACKAGE_FILES_MOST):
             if re.fullmatch(r"test_.*|.*_test|tests", path.stem) and path.is_file():
                 paths.append(path)
                 if len(paths) >= _TEST_FILES_MOST:

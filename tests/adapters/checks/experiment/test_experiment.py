@@ -280,6 +280,20 @@ async def test_a_test_that_passes_with_the_new_functions_stubbed_is_found_out(tr
     assert "· 1 new test passes with the new functions stubbed ·" in found.summary_line
 
 
+async def test_a_test_without_a_file_is_new_only_where_its_text_is(tried: Trials) -> None:
+    """unittest names a class, whose tests may stand in any file."""
+    suite = "import unittest\nfrom calc import *\n\nclass {}(unittest.TestCase):\n"
+    suite += "    def test_it(self):\n        self.assertEqual({}, {})\n"
+    before = {"calc.py": CALC, "tests/__init__.py": "", "tests/test_calc.py": suite.format("Sums", "add(1, 2)", 3)}
+    after = {"calc.py": NEW_API["calc.py"], "tests/test_half.py": suite.format("Half", "half(4)", 2)}
+    (one,) = (await tried(before, after, f"{sys.executable} -m unittest")).commands
+    assert ([name.rpartition("::")[0][-4:] for name in one.proving or ()], one.unbuilt, one.hollow) == (
+        ["Half"],
+        (),
+        (),
+    )
+
+
 async def test_where_no_new_function_is_known_a_test_that_does_not_build_is_said_to_be_that(tried: Trials) -> None:
     text = NEW_API["tests/test_calc.py"].replace("half(4) == 2", "half == 2")
     found = await tried(FOR_PYTEST, {"calc.py": f"{CALC}\nhalf = 2\n", "tests/test_calc.py": text}, PYTEST)
