@@ -114,6 +114,8 @@ def read_counts(runner: str, output: str) -> tuple[int | None, int | None]:
         all_count = how == _SUM or (runner in {"pytest", "unittest", "node"} and name != "run")
         numbers[name] = sum(hits) if all_count else (hits[-1] if hits else 0)
     failed = numbers.get("failed", 0) + numbers.get("errors", 0)
+    if runner == "unittest":  # it counts each failing subtest, beside one test that ran
+        failed = min(failed, len(set(re.findall(r"(?m)^(?:FAIL|ERROR): (\w+ \(\S+)", output))) or failed)
     passed = numbers["run"] - failed - numbers.get("skipped", 0) if "run" in numbers else numbers["passed"]
     return passed, failed
 
