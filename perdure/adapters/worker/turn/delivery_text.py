@@ -195,7 +195,8 @@ def _indent_lines(text: str, indent: str = "  ") -> Iterator[str]:
 def agent_text(vault: Vault, base: str, commit: str) -> str | None:
     """Return what agents were asked to implement, and all that they said and called in the deliveries that made the
     commits from `base` to `commit`, without what tools answered and without reviews. None where a commit is not a
-    delivery's, or this vault has no turns of it. Raises GitError or WorkspaceLost where some are damaged."""
+    delivery's, this vault has no turns of it, or they hold no call of an agent. Raises GitError or WorkspaceLost where
+    some are damaged."""
     trailer = "--format=%(trailers:key=Perdure-Delivery,valueonly,separator=%x2C)"
     deliveries = set(vault.git.execute("log", trailer, "--end-of-options", commit, f"^{base}").lines)
     tips = {delivery: vault.refs(f"refs/perdure/{delivery}/").values() for delivery in deliveries if delivery}
@@ -211,4 +212,5 @@ def agent_text(vault: Vault, base: str, commit: str) -> str | None:
         blocks = message["content"] if isinstance(message["content"], list) else [message["content"]]
         if asks or message["role"] == "assistant":
             said += [block for block in blocks if isinstance(block, str) or block.get("type") != "tool_result"]
-    return json.dumps(said, ensure_ascii=False)
+    calls = any(isinstance(block, dict) and block.get("type") == "tool_use" for block in said)
+    return json.dumps(said, ensure_ascii=False) if calls else None
