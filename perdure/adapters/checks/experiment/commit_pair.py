@@ -13,7 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from perdure.adapters.checks.baseline import CaseKey, command_key
-from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
+from perdure.adapters.checks.experiment.function_stubs import (
+    new_functions_of_rust,
+    recover_go_panics,
+    stub_new_functions,
+)
 from perdure.adapters.checks.experiment.helper_search import find_shadowing_modules, find_test_helpers, imported_modules
 from perdure.adapters.checks.experiment.reduced_tests import (
     defined_names,
@@ -187,6 +191,21 @@ class CommitPair:
                 return True
         return False
 
+    def new_inline_tests(self, keys: Collection[CaseKey]) -> dict[CaseKey, bool]:
+        """Return those of these tests, which the base has not, that stand in product files of the change (Rust; no
+        doctests), and whether they name a new function of its product."""
+        texts = self.change.read_texts(path for path in self._product if path.endswith(".rs"))
+        old = self.base.read_texts(texts)
+        names = {name for path, text in texts.items() for name in new_functions_of_rust(old.get(path, ""), text)}
+        own_names = {key: key.name.rpartition("::")[2] for key in keys if self.holds_inline_tests(key.file)}
+        bodies = {
+            key: body
+            for key, name in own_names.items()
+            for text in texts.values()
+            if " " not in name and (body := find_test_text(name, text))
+        }
+        return {key: not names.isdisjoint(re.findall(r"\w+", body)) for key, body in bodies.items()}
+
     def base_layout(self) -> TreeLayout:
         """Return the base as it is; writes its tree into the repository."""
         return self._make_layout(self.base.entries, self.base_side)
@@ -237,6 +256,11 @@ class CommitPair:
             for path, text in self._base_tests.read_texts(paths).items()
         }
         return replace(layout, overlay={**layout.overlay, **reduced})
+
+    @property
+    def is_reduced(self) -> bool:
+        """Return whether the base's tests lack those that the change has deleted."""
+        return self._base_tests is not self.base
 
     def without_deleted_tests(self) -> CommitPair | None:
         """Return a copy of this pair in which the base's test files lack the tests and functions that the change has

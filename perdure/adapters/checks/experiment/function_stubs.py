@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from perdure.adapters.checks.experiment.reduced_tests import remove_unused_go_imports
 from perdure.adapters.checks.runners.python import parse_python
-from perdure.adapters.checks.tamper.source_tests import blank_source
+from perdure.adapters.checks.tamper.source_tests import BlankedSource, blank_source
 
 _HEADS = {
     "go": re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?\w{1,200}"),
@@ -41,6 +42,7 @@ _BODIES = {
 _LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
 _BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
 _GO_TEST = re.compile(r"(?m)(?:^func Test(?![a-z])\w*|\bfunc)\((?!_ )(\w+) \*testing\.T\) \{")
+_RUST_TEST = re.compile(r"#\[(?:cfg\(test\)|(?:\w{1,40}::)?test\b[^\]\n]{0,80})\][^;{}]{0,500}\{")
 _BODY_START = re.compile(r"(?<!struct)(?<!struct )(?<!interface)(?<!interface )\{(?!\})")
 
 
@@ -94,19 +96,37 @@ def _python_functions(
     return functions
 
 
-def _stub_braces(language: str, before: str, after: str) -> str:
-    """Empty the new functions of a language whose blocks stand in braces; a function is new where the base's text has
-    none with the same beginning."""
-    old_heads = set(_HEADS[language].findall(blank_source(before, language).bare))
-    source, parts, position = blank_source(after, language), list[str](), 0
+def new_functions_of_rust(before: str, after: str) -> set[str]:
+    """Return the names of the functions that are new in a Rust file, those of tests left out; `before`: the base's."""
+    source = blank_source(after, "rs")
+    return {match[0].removeprefix("fn ") for match, _ in _new_functions("rs", before, source)}
+
+
+def _new_functions(language: str, before: str, source: BlankedSource) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield the beginning of each new function and the place of its block; a function is new where the base's text has
+    none with the same beginning. Rust's tests, and what stands beside them in their module, are left out."""
+    old_heads, position = set(_HEADS[language].findall(blank_source(before, language).bare)), 0
+    tests, tests_end = [match.end() - 1 for match in _RUST_TEST.finditer(source.bare) if language == "rs"], 0
     for match in _HEADS[language].finditer(source.bare):
         opening = _BODY_START.search(source.bare, match.end())
         if match[0] in old_heads or opening is None or match.start() < position:
             continue
         if ";" in _BRACKETED.sub("", source.bare[match.end() : opening.start()]):
             continue  # a declaration without a body
-        parts += [after[position : opening.start()], _BODIES[language]]
+        while tests and tests[0] <= opening.start():
+            tests_end = max(tests_end, source.block_end(tests.pop(0)))
+        if opening.start() < tests_end:
+            continue
         position = source.block_end(opening.start())
+        yield match, opening.start()
+
+
+def _stub_braces(language: str, before: str, after: str) -> str:
+    """Empty the new functions of a language whose blocks stand in braces."""
+    source, parts, position = blank_source(after, language), list[str](), 0
+    for _, opening in _new_functions(language, before, source):
+        parts += [after[position:opening], _BODIES[language]]
+        position = source.block_end(opening)
     stubbed = "".join([*parts, after[position:]])
     if language == "js":
         bare = blank_source(stubbed, language).bare

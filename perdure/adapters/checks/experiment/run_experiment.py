@@ -22,6 +22,7 @@ from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, numb
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.outcomes import (
     CanarySearch,
+    ProvingTests,
     confirm_failures,
     ended_by_itself,
     find_proving_tests,
@@ -176,17 +177,8 @@ class _CommandTrial:
             result = await self._judge_other_conditions(result, tested_layout, b_run or change_run, base_run.result)
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
-        elif d_run is not None and change_run is not None and change_run.result.cases:
-            known_result, is_new = base_run.result if base_run else None, self._commits.test_is_new_or_changed
-            proving = await in_thread(find_proving_tests, known_result, change_run.result, d_run.result, is_new)
-            failing, hollow = await self._run_stubbed(proving.unbuilt) if proving.unbuilt else (set(), set())
-            update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_run.result))}
-            for field, keys in (
-                ("proving", proving.failing | failing),
-                ("unbuilt", proving.unbuilt - failing - hollow),
-            ):
-                update[field] = _test_names(order_keys(keys, change_run.result))
-                update[f"{field}_unnamed"] = max(0, len(keys) - EXPERIMENT_NAMED)
+        elif change_run is not None and change_run.result.cases:
+            update = await self._judge_new_tests(base_run, change_run.result, d_run)
             result = result.model_copy(update=update)
         result = result.model_copy(
             update=await self._judge_canaries(canaries, c_run, b_run, base_run, change_run, tested_layout)
@@ -197,6 +189,38 @@ class _CommandTrial:
         if written:
             written -= set((await self._run_base_once()).written_paths)
         return result.model_copy(update={"unasked": tuple(self._unasked_reasons), "written": tuple(sorted(written))})
+
+    async def _judge_new_tests(
+        self, base_run: ExperimentRun | None, change_result: CommandResult, d_run: ExperimentRun | None
+    ) -> dict[str, object]:
+        """Return the result's fields about tests that are new or changed: those that fail without the change, and those
+        that do not build without it, or pass with its new functions stubbed.
+
+        d_run  the change's tests on the base; None: they are the base's own, only tests in product files may be new
+
+        Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
+        """
+        proving, inline = ProvingTests(set(), set()), dict[CaseKey, bool]()
+        base_result = base_run.result if base_run is not None else None
+        if d_run is not None:
+            is_new, find = self._commits.test_is_new_or_changed, find_proving_tests
+            proving = await in_thread(find, base_result, change_result, d_run.result, is_new)
+        if base_result is not None:
+            new_keys = green_keys(change_result) - outcomes_by_key(base_result).keys() - proving.unbuilt
+            inline = await in_thread(self._commits.new_inline_tests, new_keys)
+        tried = proving.unbuilt | inline.keys()
+        failing, hollow = await self._run_stubbed(tried) if tried else (set(), set())
+        hollow = {test_key for test_key in hollow if inline.get(test_key, True)}
+        if d_run is None and not failing and not hollow:
+            return {}
+        update: dict[str, object] = {"hollow": _test_names(order_keys(hollow, change_result))}
+        for field, keys in (
+            ("proving", proving.failing | failing),
+            ("unbuilt", proving.unbuilt - failing - hollow),
+        ):
+            update[field] = _test_names(order_keys(keys, change_result))
+            update[f"{field}_unnamed"] = max(0, len(keys) - EXPERIMENT_NAMED)
+        return update
 
     async def _judge_canaries(
         self,
@@ -330,8 +354,8 @@ class _CommandTrial:
         if not_reached := self._find_not_reached(failing, b_run.result):
             layout = await in_thread(self._commits.without_tests, failing - not_reached)
             rest = outcomes_by_key((await self._runs.run_whole("b-rest", layout)).result)
-            failing -= {test_key for test_key in not_reached if rest.get(test_key) not in FAILING}
             unknown = not_reached - rest.keys()
+            failing -= unknown | {test_key for test_key in not_reached if rest.get(test_key) == "passed"}
             not_asked[_NOT_REACHED] = len(unknown)
             base_green -= unknown
         if failing:
@@ -399,7 +423,10 @@ class _CommandTrial:
 
     def _find_not_reached(self, failing: set[CaseKey], b_result: CommandResult) -> set[CaseKey]:
         """Find those of these tests that are not reported because another one of them, in the same file or package or
-        anywhere where the command stops early, failed in a way that ended the run: a panic."""
+        anywhere where the command stops early, failed in a way that ended the run: a panic. None where tests that the
+        change has deleted were left out of the run: they are not reported either."""
+        if self._commits.is_reduced:
+            return set()
         reported = failing & outcomes_by_key(b_result).keys()
         places = {place_of(test_key) for test_key in reported}
         return {key for key in failing - reported if place_of(key) in places or (reported and b_result.partial)}

@@ -359,3 +359,104 @@ func TestLast(t *testing.T) {
     prefix = "example.org/calc::"
     assert set(one.proving or ()) == {f"{prefix}TestSums", f"{prefix}TestSums/sum", f"{prefix}TestLast"}
     assert (one.hollow, one.unbuilt) == ((f"{prefix}TestHollow",), ())
+
+
+RUST_ADD = "pub fn add(a: i32, b: i32) -> i32 {\n    a + b\n}\n"
+RUST_INLINE = """
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> i32 {
+        3
+    }
+
+    #[test]
+    fn adds() {
+        assert_eq!(add(1, 2), three());
+    }
+%s}
+"""
+CARGO = {
+    "Cargo.toml": '[package]\nname = "calc"\nversion = "0.1.0"\nedition = "2021"\n',
+    "Cargo.lock": 'version = 3\n\n[[package]]\nname = "calc"\nversion = "0.1.0"\n',
+    "src/lib.rs": RUST_ADD + RUST_INLINE % "",
+    "tests/calc.rs": "#[test]\nfn adds() {\n    assert_eq!(calc::add(1, 2), 3);\n}\n",
+}
+HALF = "\npub fn half(a: i32) -> i32 {\n    a / 2\n}\n"
+NEW_INLINE = """
+    fn two() -> i32 {
+        2
+    }
+
+    #[test]
+    fn halves() {
+        assert_eq!(half(4), two());
+    }
+
+    #[test]
+    fn hollow() {
+        let _ = half as fn(i32) -> i32;
+    }
+
+    #[test]
+    fn about_another() {
+        assert_eq!(two(), 2);
+    }
+"""
+NEW_RUST = """\
+#[test]
+fn halves() {
+    assert_eq!(calc::half(4), 2);
+}
+
+#[test]
+fn hollow() {
+    let _ = calc::half;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "proving", "hollow"),
+    [
+        pytest.param(
+            {"src/lib.rs": RUST_ADD + HALF + RUST_INLINE % "", "tests/half.rs": NEW_RUST},
+            ["tests/half.rs::halves"],
+            ["tests/half.rs::hollow"],
+            id="tests",
+        ),
+        pytest.param(
+            {"src/lib.rs": RUST_ADD + HALF + RUST_INLINE % NEW_INLINE},
+            ["src/lib.rs::tests::halves"],
+            ["src/lib.rs::tests::hollow"],
+            id="inline",
+        ),
+        pytest.param(
+            {"src/lib.rs": RUST_ADD + HALF + RUST_INLINE % NEW_INLINE, "tests/half.rs": NEW_RUST},
+            ["src/lib.rs::tests::halves", "tests/half.rs::halves"],
+            ["src/lib.rs::tests::hollow", "tests/half.rs::hollow"],
+            id="both",
+        ),
+        pytest.param(
+            {
+                "src/lib.rs": (
+                    RUST_ADD
+                    + RUST_INLINE
+                    % NEW_INLINE.replace("half(4)", "add(1, 1)").replace("half as fn(i32)", "add as fn(i32, i32)")
+                ).replace("a + b", "b + a")
+            },
+            None,
+            [],
+            id="no new function",
+        ),
+    ],
+)
+async def test_new_tests_of_rust_are_tried_with_the_new_functions_stubbed(
+    tried: Trials, after: Files, proving: list[str] | None, hollow: list[str]
+) -> None:
+    require("cargo")
+    found = await tried(CARGO, after, "cargo test")
+    (one,) = found.commands
+    assert one.proving is None if proving is None else sorted(one.proving or ()) == proving, found.summary_line
+    assert (sorted(one.hollow), one.unbuilt) == (hollow, ()), found.summary_line

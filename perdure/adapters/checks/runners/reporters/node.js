@@ -1,5 +1,6 @@
 // A reporter for `node --test`. node's own JUnit reporter leaves out the file and the suites' titles, and writes invalid
 // XML for a title with a control character.
+import { resolve } from 'node:path';
 import { inspect } from 'node:util';
 
 function eventCase({ name, nesting, file, details, skip, todo }, titles) {
@@ -23,7 +24,7 @@ export default async function* report(events) {
   for await (const { type, data } of events) {
     if (type === 'test:start') titles[data.nesting] = data.name;
     const isEnd = type === 'test:pass' || type === 'test:fail';
-    const isFile = isEnd && data.nesting === 0 && data.file?.endsWith(data.name);
+    const isFile = isEnd && data.nesting === 0 && data.file === resolve(data.name);
     if (isFile || (type === 'test:summary' && data.file)) yield takeCases(data.file);
     if (isEnd) ended.push([data, titles.slice(0, data.nesting)]);
     if (isFile) yield takeCases();
