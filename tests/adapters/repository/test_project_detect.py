@@ -123,19 +123,23 @@ def test_go_and_cargo_download_what_they_require(files: Files) -> None:
     assert commands(found) == ["go test ./...", "cargo test"]
 
 
+CLEAN_MAVEN = " && find . -name pom.xml -execdir rm -rf target ';'"
+CLEAN_GRADLE = " && find . -name 'build.gradle*' -execdir rm -rf build ';' && rm -rf .gradle"
+
+
 @pytest.mark.parametrize(
     ("there", "setup", "test"),
     [
-        (["pom.xml"], "mvn -B -q -Dmaven.test.failure.ignore test", "mvn -B -o test"),
-        (["pom.xml", "mvnw"], "./mvnw -B -q -Dmaven.test.failure.ignore test", "./mvnw -B -o test"),
+        (["pom.xml"], "mvn -B -q -Dmaven.test.failure.ignore test" + CLEAN_MAVEN, "mvn -B -o test"),
+        (["pom.xml", "mvnw"], "./mvnw -B -q -Dmaven.test.failure.ignore test" + CLEAN_MAVEN, "./mvnw -B -o test"),
         (
             ["build.gradle.kts"],
-            "gradle --no-daemon --continue test || gradle --no-daemon testClasses",
+            "gradle --no-daemon --continue test || gradle --no-daemon testClasses" + CLEAN_GRADLE,
             "gradle --no-daemon --offline test",
         ),
         (
             ["settings.gradle", "gradlew"],
-            "./gradlew --no-daemon --continue test || ./gradlew --no-daemon testClasses",
+            "./gradlew --no-daemon --continue test || ./gradlew --no-daemon testClasses" + CLEAN_GRADLE,
             "./gradlew --no-daemon --offline test",
         ),
     ],

@@ -11,12 +11,19 @@ from perdure.adapters.repository.detect.maintainer_commands import WrittenComman
 from perdure.adapters.system.bounded import read_beginning
 from perdure.models.config.repository import TestCommand
 
-# Neither Maven nor Gradle has another command that fetches everything that tests need: setup runs them once.
-_MAVEN = ("maven", "./mvnw -B -q -Dmaven.test.failure.ignore test", "mvn test", "./mvnw -B -o test")
+# Neither Maven nor Gradle has another command that fetches everything that tests need: setup runs them once, and
+# removes what they built, for what setup makes is read-only afterwards.
+_MAVEN = (
+    "maven",
+    "./mvnw -B -q -Dmaven.test.failure.ignore test && find . -name pom.xml -execdir rm -rf target ';'",
+    "mvn test",
+    "./mvnw -B -o test",
+)
 _GRADLEW = "./gradlew --no-daemon"
 _GRADLE = (
     "gradle",
-    f"{_GRADLEW} --continue test || {_GRADLEW} testClasses",
+    f"{_GRADLEW} --continue test || {_GRADLEW} testClasses"
+    " && find . -name 'build.gradle*' -execdir rm -rf build ';' && rm -rf .gradle",
     "gradle test",
     f"{_GRADLEW} --offline test",
 )
