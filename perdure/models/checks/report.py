@@ -162,8 +162,9 @@ class Experiment(PublishedModel):
         if total or (not not_asked and any(command.base_tests is not None for command in self.commands)):
             parts.append(f"{passed}/{total} of {self.branch or 'the base'}'s own tests pass on the change")
         conditions = Counter(promise.condition for promise in self.changed_promises if promise.condition)
+        noun = "of them" if total else "command"
         parts += [
-            f"{format_count(number, 'of them fails', 'of them fail')} {condition}"
+            f"{format_count(number, f'{noun} fails', f'{noun} fail')} {condition}"
             for condition, number in conditions.items()
         ]
         parts += [f"{number} not asked: {reason}" for reason, number in not_asked.items()]

@@ -174,7 +174,8 @@ class _CommandTrial:
             result = await self._judge_base_tests(
                 result, b_run or change_run, base_run.result, change_run.result, touched
             )
-            result = await self._judge_other_conditions(result, tested_layout, b_run or change_run, base_run.result)
+        if base_run is not None and (plain_run := b_run or change_run) is not None:
+            result = await self._judge_other_conditions(result, tested_layout, plain_run, base_run.result)
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
         elif change_run is not None and change_run.result.cases:
@@ -394,26 +395,29 @@ class _CommandTrial:
         self, result: CommandExperiment, layout: TreeLayout, b_run: ExperimentRun, base_result: CommandResult
     ) -> CommandExperiment:
         """Return the result with a changed promise (for the reviewer to justify) for each test of the base that passes
-        on the change, and fails there under another clock and program name, without variables that name the runner.
+        on the change, and fails there under another clock and program name, without variables that name the runner. A
+        command that does not tell its tests apart counts as one.
 
         layout  that of b_run
 
         Nothing is run where the change reads none of these, or b_run took over OTHER_CONDITIONS_MOST_S. A test counts
-        only where it fails twice, and passes on the base under the same conditions. Raises SandboxUnavailable,
-        WorkCutOff or Superseded when a run does.
+        only where it fails three times, and passes twice on the base under the same conditions. Raises
+        SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
-        startup = await in_thread(self._commits.other_conditions)
-        failing, messages = green_keys(base_result) & green_keys(b_run.result), dict[CaseKey, str]()
+
+        def read_outcomes(command_result: CommandResult) -> dict[CaseKey, str]:
+            return outcomes_by_key(command_result) or {CaseKey("", self._test.command): command_result.verdict}
+
+        startup, messages = await in_thread(self._commits.other_conditions), dict[CaseKey, str]()
+        both = [read_outcomes(base_result), read_outcomes(b_run.result)]
+        failing = {key for key in both[0] if all(outcomes.get(key) == "passed" for outcomes in both)}
         if startup is None or b_run.result.duration_s > OTHER_CONDITIONS_MOST_S:
             return result
-        base_layout = await in_thread(self._commits.base_layout)
-        for kind, tree, wanted in (
-            ("other", layout, FAILING),
-            ("base-other", base_layout, ("passed",)),
-            ("other", layout, FAILING),
-        ):
+        on_base = "base-other", await in_thread(self._commits.base_layout), ("passed",)
+        on_change = "other", layout, FAILING
+        for kind, tree, wanted in (on_change, on_base, on_change, on_base, on_change):
             ran = await self._runs.run_whole(kind, replace(tree, startup=startup))
-            outcomes, messages = outcomes_by_key(ran.result), messages_by_key(ran.result)
+            outcomes, messages = read_outcomes(ran.result), messages_by_key(ran.result)
             failing = {key for key in failing if outcomes.get(key) in wanted}
             if not failing:
                 return result

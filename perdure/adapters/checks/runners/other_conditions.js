@@ -8,9 +8,11 @@
   const isAskedByRepository = () => {
     const { stackTraceLimit, prepareStackTrace } = Error;
     Error.stackTraceLimit = 10;
-    Error.prepareStackTrace = (error, sites) => sites.map((site) => String(site.getFileName() ?? ''));
-    const files = new Error().stack;
+    Error.prepareStackTrace = (error, sites) => sites;
+    const sites = new Error().stack;
     Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+    if (sites.some((site) => site.getFunctionName() === 'createProcessEnv')) return true; // jest's copy for a test file
+    const files = sites.map((site) => String(site.getFileName() ?? ''));
     return isOfRepository((files.find((file) => file && file !== __filename) ?? '').replace('file://', ''));
   };
   const isHidden = (name) => typeof name === 'string' && hidden.test(name) && isAskedByRepository();
@@ -22,12 +24,21 @@
   });
   const file = process.argv[1], get = () => (isAskedByRepository() ? program : file);
   if (file) Object.defineProperty(process.argv, 1, { get, configurable: true, enumerable: true });
-  if (shift) {
+  const shiftClock = (shift) => {
     const Real = Date, now = Date.now;
     Real.now = () => now() + shift;
     globalThis.Date = Real.prototype.constructor = new Proxy(Real, {
       apply: () => new Date().toString(),
       construct: (real, given, target) => Reflect.construct(real, given.length ? given : [real.now()], target),
     });
+  };
+  if (shift) {
+    const vm = require('vm'), { createContext, runInContext } = vm;
+    shiftClock(shift);
+    vm.createContext = (...given) => {
+      const context = createContext(...given);
+      runInContext(`(${shiftClock})(${shift})`, context);
+      return context;
+    };
   }
 }

@@ -8,6 +8,7 @@ import sys
 import pytest
 from experiment_fixtures import Trials
 
+from tests.guide import installed
 from tests.needs import require
 
 PYTEST = f"{sys.executable} -m pytest -q"
@@ -69,6 +70,34 @@ async def test_the_name_of_unittest_is_another_too(tried: Trials) -> None:
     base = {"calc.py": CALC, "tests/test_calc.py": CLASS, "tests/__init__.py": ""}
     found = await tried(base, _python("import sys", "'unittest' in sys.argv[0]"), UNITTEST)
     assert [promise.condition for promise in found.changed_promises] == [OTHER]
+
+
+async def test_a_command_that_tells_no_test_apart_counts_as_one(tried: Trials) -> None:
+    before = {
+        "calc.py": CALC,
+        "tests/test_calc.py": CLASS,
+        "tests/__init__.py": "",
+        "Makefile": f"test:\n\t{UNITTEST}\n",
+    }
+    found = await tried(before, _python("import os", "os.environ.get('CI')"), "make test")
+    assert [(promise.name, promise.condition) for promise in found.changed_promises] == [("make test", OTHER)]
+
+
+@pytest.mark.timeout(300)
+async def test_a_file_of_jest_has_other_conditions_too(tried: Trials) -> None:
+    require("npm")
+    installed(tried.worktree, "jest@29")
+    test = "const { add } = require('./calc.js');\n\ntest('adds', () => expect(add(1, 2)).toBe(3));\n"
+    fake = "test('day', () => {\n  jest.useFakeTimers().setSystemTime(0);\n  expect(Date.now()).toBe(0);\n});\n"
+    before = {"package.json": '{"name": "calc"}', "calc.js": NODE.format("true"), "calc.test.js": test + fake}
+    for condition in (
+        "process.env.JEST_WORKER_ID || process.env.NODE_ENV === 'test'",
+        "new Date().getFullYear() < 2029",
+    ):
+        found = await tried(before, {"calc.js": NODE.format(condition)}, "npx jest")
+        assert [(promise.name, promise.condition) for promise in found.changed_promises] == [
+            ("calc.test.js::adds", OTHER)
+        ]
 
 
 @pytest.mark.parametrize(
