@@ -33,7 +33,7 @@ DYING = """\
 """
 
 
-def pointer(data: bytes) -> str:
+def make_pointer(data: bytes) -> str:
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(data).hexdigest()}\nsize 20000\n"
 
 
@@ -43,7 +43,11 @@ async def test_a_large_file_is_shipped_as_a_pointer_with_its_bytes_whenever_the_
     tmp_path: Path, ports: int
 ) -> None:
     require("git-lfs")
-    attributes = {".gitattributes": "*.bin filter=lfs -text\n", "data.bin": pointer(OLD), "tests/test_data.py": TEST}
+    attributes = {
+        ".gitattributes": "*.bin filter=lfs -text\n",
+        "data.bin": make_pointer(OLD),
+        "tests/test_data.py": TEST,
+    }
     origin = make_target(tmp_path / "calc.git", {**CALC, **attributes})
     oid = hashlib.sha256(OLD).hexdigest()
     stored = origin / "lfs" / "objects" / oid[:2] / oid[2:4]
@@ -60,7 +64,7 @@ async def test_a_large_file_is_shipped_as_a_pointer_with_its_bytes_whenever_the_
         engine.env["PATH"] = f"{programs}:{engine.environment()['PATH']}"
         engine.kept(PERDURE_CRASH_AT="inside-commit")
         result = await finished(await engine.submit(origin, **TESTED), engine)
-        check_shipped(origin, engine, result, files={"data.bin": pointer(NEW)})
+        check_shipped(origin, engine, result, files={"data.bin": make_pointer(NEW)})
         assert result.receipt.worker_deaths == 2
         ran = Cli(engine.home.root, engine.root, engine.env)
         verified = await asyncio.to_thread(ran, "verify", "calc-sub")

@@ -84,7 +84,7 @@ class GitServer:
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _find_objects(self, request: web.Request) -> web.Response:
-        """What git-lfs is told about objects: where they are had from or brought to, or that one is not here."""
+        """Answer git-lfs about objects: where they are read from or written to, or that one is missing."""
         password = request.headers.get("Authorization", "")
         self.visits.append(Visit("lfs", False, "", password))
         if not password:

@@ -44,7 +44,7 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def commit(workspace: Workspace) -> str:
+def commit_files(workspace: Workspace) -> str:
     checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     base = workspace.record().base_sha
     return publish.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message="feat: x\n")[0]
@@ -55,7 +55,7 @@ def workspace_of(home: Home, origin: Path, *filters: str) -> Workspace:
     return Workspace.create(home, vault, "demo-1", vault.fetch()[1])
 
 
-def blockers(workspace: Workspace, made: str) -> list[str]:
+def find_blockers(workspace: Workspace, made: str) -> list[str]:
     vault, base = workspace.vault, workspace.record().base_sha
     findings = find_unfiltered_files(vault, base, made, changed_paths(vault, base, made))
     return [f"{finding.file}: {finding.description}" for finding in findings]
@@ -79,16 +79,16 @@ def test_a_filter_that_the_host_names_runs_for_checkouts_and_commits_and_no_othe
     assert "a.rot" not in name_filtered_files(workspace)
     (workspace.path / "a.rot").write_text("changed\n")
     (workspace.path / "new.rot").write_text("new\n")
-    made = commit(workspace)
+    made = commit_files(workspace)
     stored = {name: workspace.vault.read_file(made, f"{name}.rot") for name in ("a", "kept", "new")}
     assert stored == {"a": b"punatrq\n", "kept": b"xrcg\n", "new": b"arj\n"}
-    assert blockers(workspace, made) == []
+    assert find_blockers(workspace, made) == []
     out = fresh_checkout(workspace, made, tmp_path / "out")
     assert [(out / f"{name}.rot").read_text() for name in stored] == ["changed\n", "kept\n", "new\n"]
     written = workspace.vault.read_file(exact_tree(workspace.vault, made), "new.rot")
     assert written == b"new\n", "what a checkpoint of it holds"
     (workspace.path / "c.odd").write_text("changed\n")
-    assert blockers(workspace, commit(workspace)) == [
+    assert find_blockers(workspace, commit_files(workspace)) == [
         "c.odd: .gitattributes has filter=evil for it: a program of the clone's owner that is not run."
     ]
     assert not (tmp_path / "ran").exists()
@@ -142,14 +142,14 @@ def test_a_filter_that_fails_stops_the_commit(home: Home, tmp_path: Path, owner:
     workspace = workspace_of(home, make_origin(tmp_path / "o.git", {".gitattributes": b"*.x filter=half\n"}), "half")
     (workspace.path / "a.x").write_text("x")
     with pytest.raises(Exception, match=r"external filter 'cat >/dev/null; exit 3' failed 3"):
-        commit(workspace)
+        commit_files(workspace)
 
 
 LFS = b"*.bin filter=lfs diff=lfs merge=lfs -text\n"
 OLD, NEW = b"\0old" * 5000, b"\0new" * 7000
 
 
-def pointer(data: bytes) -> bytes:
+def make_pointer(data: bytes) -> bytes:
     oid = hashlib.sha256(data).hexdigest()
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {len(data)}\n".encode()
 
@@ -163,7 +163,7 @@ def object_path(repository: Path, data: bytes) -> Path:
 def large(tmp_path: Path) -> Path:
     """A bare repository with one large file, whose bytes lie beside it as git-lfs puts them there."""
     require("git-lfs")
-    files = {".gitattributes": LFS, "a.bin": pointer(OLD), "b.bin": pointer(b"b"), "x.txt": b"x\n"}
+    files = {".gitattributes": LFS, "a.bin": make_pointer(OLD), "b.bin": make_pointer(b"b"), "x.txt": b"x\n"}
     origin = make_origin(tmp_path / "large.git", files)
     for data in (OLD, b"b"):
         object_path(origin, data).parent.mkdir(parents=True)
@@ -180,10 +180,10 @@ def test_large_files_are_edited_as_they_are_and_shipped_as_pointers_whose_bytes_
     assert name_filtered_files(workspace) == ""
     (workspace.path / "a.bin").write_bytes(NEW)
     (workspace.path / "new.bin").write_bytes(NEW + b"2")
-    made = commit(workspace)
-    assert vault.read_file(made, "a.bin") == pointer(NEW)
-    assert vault.read_file(made, "b.bin") == pointer(b"b")
-    assert blockers(workspace, made) == []
+    made = commit_files(workspace)
+    assert vault.read_file(made, "a.bin") == make_pointer(NEW)
+    assert vault.read_file(made, "b.bin") == make_pointer(b"b")
+    assert find_blockers(workspace, made) == []
     assert (fresh_checkout(workspace, made, tmp_path / "out") / "a.bin").read_bytes() == NEW
     publish.push_commit(vault, vault.url, made, SHIP, None)
     publish.push_commit(vault, vault.url, made, SHIP, None)
@@ -210,7 +210,7 @@ def test_a_push_that_died_after_the_upload_is_done_again_and_one_without_its_byt
     workspace = workspace_of(home, large, "lfs")
     vault = workspace.vault
     (workspace.path / "a.bin").write_bytes(NEW)
-    made = commit(workspace)
+    made = commit_files(workspace)
     kept = object_path(vault.path, NEW)
     kept.rename(kept.with_name("away"))
     with pytest.raises(ForgeRefused, match=r"git-lfs: \(missing\) a\.bin"):
@@ -244,7 +244,7 @@ def test_a_server_of_large_files_is_shown_the_token_and_nobody_else_is(large: Pa
         workspace = Workspace.create(home, vault, "demo-1", vault.fetch()[1])
         assert (workspace.path / "a.bin").read_bytes() == OLD
         (workspace.path / "a.bin").write_bytes(NEW)
-        made = commit(workspace)
+        made = commit_files(workspace)
         visits = len(server.visits)
         publish.push_commit(vault, vault.url, made, SHIP, None)
         assert object_path(tmp_path / "hub" / "me" / "large.git", NEW).read_bytes() == NEW
@@ -264,7 +264,7 @@ def test_a_server_that_sends_too_much_is_left_and_nothing_of_it_stays(
     monkeypatch.setattr(command, "GIT_FETCH_BYTES", 20 * 1024**2)
     huge = b"\0huge" * (16 * 1024**2)
     git(tmp_path, "clone", "-q", str(large), "clone")
-    (tmp_path / "clone" / "a.bin").write_bytes(pointer(huge))
+    (tmp_path / "clone" / "a.bin").write_bytes(make_pointer(huge))
     git(tmp_path / "clone", "commit", "-qam", "huge")
     git(tmp_path / "clone", "push", "-q")
     shutil.copytree(large, tmp_path / "hub" / "me" / "large.git")
@@ -285,20 +285,20 @@ def test_files_are_stored_anew_where_their_attributes_name_a_filter_or_none_any_
     workspace = workspace_of(home, make_origin(tmp_path / "o.git", files), "rot13")
     (workspace.path / ".gitattributes").write_text("*.txt filter=rot13\n")
     (workspace.path / "gone.rot").unlink()
-    made = commit(workspace)
+    made = commit_files(workspace)
     stored = [workspace.vault.read_file(made, name) for name in ("a.rot", "b.txt", "gone.rot")]
     assert stored == [b"secret\n", b"cynva\n", None]
-    assert blockers(workspace, made) == []
+    assert find_blockers(workspace, made) == []
     out = fresh_checkout(workspace, made, tmp_path / "out")
     assert [(out / name).read_text() for name in ("a.rot", "b.txt")] == ["secret\n", "plain\n"]
 
 
 def test_a_pointer_that_an_agent_wrote_blocks_where_nobody_has_its_bytes(large: Path, home: Home) -> None:
     workspace = workspace_of(home, large, "lfs")
-    (workspace.path / "a.bin").write_bytes(pointer(b"nobody has this"))
-    (workspace.path / "b.bin").write_bytes(pointer(OLD))
-    made = commit(workspace)
-    assert blockers(workspace, made) == [
+    (workspace.path / "a.bin").write_bytes(make_pointer(b"nobody has this"))
+    (workspace.path / "b.bin").write_bytes(make_pointer(OLD))
+    made = commit_files(workspace)
+    assert find_blockers(workspace, made) == [
         "a.bin: .gitattributes has filter=lfs for it: what is stored is not what that program makes."
     ]
 
@@ -315,11 +315,11 @@ def test_the_lfs_settings_of_a_branch_reach_no_server(large: Path, home: Home, t
         workspace = workspace_of(home, large, "lfs")
         assert (workspace.path / "a.bin").read_bytes() == OLD
         (workspace.path / "a.bin").write_bytes(NEW)
-        (workspace.path / "b.bin").write_bytes(pointer(b"nobody has this"))
-        made = commit(workspace)
-        assert [line.partition(":")[0] for line in blockers(workspace, made)] == ["b.bin"]
+        (workspace.path / "b.bin").write_bytes(make_pointer(b"nobody has this"))
+        made = commit_files(workspace)
+        assert [line.partition(":")[0] for line in find_blockers(workspace, made)] == ["b.bin"]
         (workspace.path / "b.bin").write_bytes(b"b2")
-        made = commit(workspace)
+        made = commit_files(workspace)
         publish.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
         assert object_path(large, NEW).exists()
         listener.setblocking(False)
@@ -349,6 +349,6 @@ def test_a_file_that_is_encrypted_in_the_repository_is_read_and_written_with_the
     workspace = workspace_of(home, origin, "git-crypt")
     assert (workspace.path / "a.key").read_text() == "secret\n"
     (workspace.path / "b.key").write_text("more\n")
-    made = commit(workspace)
+    made = commit_files(workspace)
     assert (workspace.vault.read_file(made, "b.key") or b"").startswith(b"\0GITCRYPT\0")
-    assert blockers(workspace, made) == []
+    assert find_blockers(workspace, made) == []

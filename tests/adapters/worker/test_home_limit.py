@@ -19,7 +19,7 @@ from perdure.models.limits import HOME_DISK_SHARE
 from tests.repositories import make_origin
 
 AGES = {"week": 6, "days": 2, "hours": 0.1, "now": 0}
-"""What ended or was used so many days ago."""
+"""Days ago: what ended or was used then."""
 
 
 @pytest.fixture
@@ -41,24 +41,24 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def left(home: Home) -> tuple[list[str], list[str]]:
+def remaining_names(home: Home) -> tuple[list[str], list[str]]:
     return tuple(sorted(path.name for path in (home.root / at).iterdir()) for at in ("trees", "packages"))  # type: ignore[return-value]
 
 
 def test_the_oldest_goes_first_until_the_home_is_below_its_limit(home: Home) -> None:
-    everything, size = left(home), size_on_disk(home.root)
+    everything, size = remaining_names(home), size_on_disk(home.root)
     assert shrink_home(home, size) == []
-    assert left(home) == everything
+    assert remaining_names(home) == everything
     shrink_home(home, size - 1)
-    assert left(home) == (["days", "hours", "now", "running"],) * 2
+    assert remaining_names(home) == (["days", "hours", "now", "running"],) * 2
     shrink_home(home, size_on_disk(home.root) - 1)
-    assert left(home) == (["hours", "now", "running"],) * 2
+    assert remaining_names(home) == (["hours", "now", "running"],) * 2
 
 
 def test_what_runs_and_what_has_just_ended_stays_however_small_the_limit_is(home: Home) -> None:
     refs = Workspace.open(home, "week").vault.refs("refs/")
     assert shrink_home(home, 0) == []
-    assert left(home) == (["now", "running"],) * 2
+    assert remaining_names(home) == (["now", "running"],) * 2
     assert Workspace.open(home, "running").find_problems() == []
     assert Workspace.open(home, "week").vault.refs("refs/") == refs
 
