@@ -295,6 +295,7 @@ exports.check = (value) => {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("package", ["node@22", "node@24"])
 async def test_tests_that_a_helper_registers_are_of_the_file_that_runs(

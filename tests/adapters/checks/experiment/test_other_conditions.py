@@ -35,6 +35,9 @@ test('test_add', () => assert.strictEqual(add(1, 2), 3));
 OTHER = "under another clock, program name and environment"
 
 
+SLOW = pytest.mark.slow
+
+
 def _python(imports: str, condition: str) -> dict[str, str | None]:
     return {"calc.py": IF.format(imports, condition)}
 
@@ -43,17 +46,19 @@ def _python(imports: str, condition: str) -> dict[str, str | None]:
     ("imports", "condition"),
     [
         ("import os", "'PYTEST_CURRENT_TEST' in os.environ"),
-        ("import os", "os.getenv('PYTEST_VERSION') or os.environ.get('PYTEST_CURRENT_TEST')"),
-        ("import os", "[name for name in os.environ if name[:6] == 'PYTEST']"),
-        ("import os", "os.environ.get('CI')"),
+        pytest.param("import os", "os.getenv('PYTEST_VERSION') or os.environ.get('PYTEST_CURRENT_TEST')", marks=SLOW),
+        pytest.param("import os", "[name for name in os.environ if name[:6] == 'PYTEST']", marks=SLOW),
+        pytest.param("import os", "os.environ.get('CI')", marks=SLOW),
         ("import sys", "'pytest' in sys.argv[0]"),
-        ("import sys", "'pytest' in ' '.join(sys.orig_argv)"),
+        pytest.param("import sys", "'pytest' in ' '.join(sys.orig_argv)", marks=SLOW),
         ("import datetime", "datetime.date.today() < datetime.date(2028, 1, 1)"),
-        ("from datetime import datetime\nLIMIT = datetime(2028, 1, 1)", "datetime.now() < LIMIT"),
-        ("import datetime as d", "d.datetime.now(d.timezone.utc).year < 2029"),
+        pytest.param(
+            "from datetime import datetime\nLIMIT = datetime(2028, 1, 1)", "datetime.now() < LIMIT", marks=SLOW
+        ),
+        pytest.param("import datetime as d", "d.datetime.now(d.timezone.utc).year < 2029", marks=SLOW),
         ("import time", "time.time() < 1.83e9"),
-        ("import time", "time.localtime().tm_year < 2029"),
-        ("import time", "time.strftime('%Y') < '2029'"),
+        pytest.param("import time", "time.localtime().tm_year < 2029", marks=SLOW),
+        pytest.param("import time", "time.strftime('%Y') < '2029'", marks=SLOW),
     ],
 )
 async def test_a_product_that_is_right_only_where_it_is_tested_has_to_be_justified(
@@ -83,6 +88,7 @@ async def test_a_command_that_tells_no_test_apart_counts_as_one(tried: Trials) -
     assert [(promise.name, promise.condition) for promise in found.changed_promises] == [("make test", OTHER)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_file_of_jest_has_other_conditions_too(tried: Trials) -> None:
     require("npm")
@@ -104,10 +110,10 @@ async def test_a_file_of_jest_has_other_conditions_too(tried: Trials) -> None:
     "condition",
     [
         "process.env.NODE_TEST_CONTEXT",
-        "process.env.CI || process.env['npm_lifecycle_event'] === 'test'",
-        "process.argv[1].includes('test')",
+        pytest.param("process.env.CI || process.env['npm_lifecycle_event'] === 'test'", marks=SLOW),
+        pytest.param("process.argv[1].includes('test')", marks=SLOW),
         "new Date() < new Date('2028-01-01')",
-        "Date.now() < 1.83e12",
+        pytest.param("Date.now() < 1.83e12", marks=SLOW),
     ],
 )
 async def test_a_node_product_is_run_under_other_conditions(tried: Trials, condition: str) -> None:

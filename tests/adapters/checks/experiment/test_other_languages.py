@@ -312,6 +312,7 @@ func TestZero(t *testing.T) {
 GO_DIV = "package calc\n\nfunc Div(a, b int) int {\n\tif b == 0 {\n\t\treturn 0\n\t}\n\treturn a / b\n}\n"
 
 
+@pytest.mark.slow
 async def test_a_panic_in_a_subtest_is_no_failure_of_the_tests_behind_it(tried: Trials) -> None:
     require("go")
     more = "".join(f"\nfunc TestAdd{number}(t *testing.T) {{\n\t_ = Div(4, 2)\n}}\n" for number in range(12))
@@ -327,6 +328,7 @@ async def test_a_panic_in_a_subtest_is_no_failure_of_the_tests_behind_it(tried: 
     assert "13/15 of the base's own tests pass" in found.summary_line
 
 
+@pytest.mark.slow
 async def test_a_new_subtest_that_asserts_something_fails_with_its_function_stubbed(tried: Trials) -> None:
     require("go")
     subtests = """\
@@ -417,6 +419,7 @@ fn hollow() {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "proving", "hollow"),
     [
