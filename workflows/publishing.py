@@ -226,6 +226,7 @@ class ForgeSteps:
                 reason = self._unavailable_reason(error)
                 if not reason or workflow.now() - since > FORGE_PATIENCE:
                     raise
+                raise_if_cancelled()  # a cancellation that came with the failure has been taken for nothing so far
                 requested_wait = getattr(error.cause, "next_retry_delay", None)
                 wait = requested_wait or pause
                 next_try = (workflow.now() + wait).strftime("%H:%M:%S UTC")
