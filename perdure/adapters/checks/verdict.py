@@ -101,10 +101,10 @@ def verdict_of(report: TestReport) -> TestVerdict:
         status=TestsStatus.RED if is_red else TestsStatus.GREEN,
         tree=report.tree,
         passed=_passed_count(findings.cases) if findings.cases else None,
-        failed=len(_counted([*findings.new_cases, *findings.known_cases])) if findings.cases else None,
+        failed=len(_select_counted([*findings.new_cases, *findings.known_cases])) if findings.cases else None,
         failures=tuple(name[:_NAME_CHARS] for name in names[:FAILURES_NAMED]),
         summary=shorten(_summary_line(findings, report), _SUMMARY_CHARS),
-        new_failures=len(_counted(findings.new_cases)) + len(findings.new_red_commands)
+        new_failures=len(_select_counted(findings.new_cases)) + len(findings.new_red_commands)
         if is_compared and not undecidable
         else None,
         known_failures=len(findings.known_cases) if is_compared else None,
@@ -256,7 +256,7 @@ def _failures_line(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> st
     return "; ".join(parts)
 
 
-def _counted(failing: Sequence[TestCase]) -> Sequence[TestCase]:
+def _select_counted(failing: Sequence[TestCase]) -> Sequence[TestCase]:
     """Return the failing cases that a number of failures counts: the tests, or the programs where no test failed."""
     return [case for case in failing if not case.is_program] or failing
 

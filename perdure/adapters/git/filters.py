@@ -67,7 +67,7 @@ def format_filters(names: Iterable[str]) -> str:
         for kind, command in commands.items():
             if command:
                 _check_program(name, command)
-                text += f"\t{kind} = {_quote(command)}\n"
+                text += f"\t{kind} = {_quote_value(command)}\n"
         if not commands["process"] and not (commands["clean"] and commands["smudge"]):
             raise InvalidRequest(
                 f"[git] filters names {name}, and this host's git has no clean and smudge for it",
@@ -79,7 +79,11 @@ def format_filters(names: Iterable[str]) -> str:
 
 def _check_program(name: str, command: str) -> None:
     """Raise InvalidRequest where the shell does not find the program that a filter's command begins with."""
-    program = next(iter(shlex.split(command.partition("%f")[0])), "")
+    try:
+        program = next(iter(shlex.split(command)), "")  # the shell fills in its `~` and variables
+    except ValueError:
+        program = command  # a quotation without an end: the shell refuses it
+    program = shlex.quote(program) if re.search(r"\s", program) else program
     found = run_program(["/bin/sh", "-c", f"command -v {program}"], {"PATH": os.environ.get("PATH", os.defpath)}, 10)
     if found.code and "=" not in program:
         raise InvalidRequest(
@@ -89,7 +93,7 @@ def _check_program(name: str, command: str) -> None:
         )
 
 
-def _quote(value: str) -> str:
+def _quote_value(value: str) -> str:
     """Return a value as git's configuration quotes it."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

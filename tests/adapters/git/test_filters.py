@@ -120,10 +120,24 @@ def test_a_kept_checkout_is_not_used_for_other_filters(home: Home, tmp_path: Pat
     assert texts == ["frperg\n", "secret\n", "frperg\n"]
 
 
+@pytest.mark.parametrize("program", ['sh -c "tr a-zA-Z n-za-mN-ZA-M; : %f"', '"{}/with a blank/rot13" %f'])
+def test_a_program_is_found_as_the_shell_finds_it(home: Home, tmp_path: Path, owner: Path, program: str) -> None:
+    origin = make_origin(tmp_path / "o.git", {".gitattributes": ATTRIBUTES, "a.rot": b"frperg\n"})
+    script = owner / "with a blank" / "rot13"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\n{ROT13}\n")
+    script.chmod(0o755)
+    for kind in ("clean", "smudge"):
+        git(owner, "config", "--file", str(owner / ".gitconfig"), f"filter.rot13.{kind}", program.format(owner))
+    assert (workspace_of(home, origin, "rot13").path / "a.rot").read_text() == "secret\n"
+
+
 @pytest.mark.parametrize(
     ("name", "program", "message"),
     [
         ("gone", "/nowhere/gone clean", "its program /nowhere/gone is not on this host"),
+        ("gone", '"/no where/gone" clean', "its program '/no where/gone' is not on this host"),
+        ("gone", "cat 'open", "is not on this host"),
         ("unknown", "", "this host's git has no clean and smudge for it"),
     ],
 )

@@ -238,8 +238,8 @@ class _HelperSearch:
                 word = re.sub(r"^.*[)}]/|^\W*\$\w+/", "", "".join(groups)).replace("::", "/").strip("/\"' ")
                 yield from self._resolve_name(posixpath.dirname(path), word, (*_INCLUDING, ".php"))
             if path.endswith(_CLASSES):
-                for word in set(re.findall(r"\b[^\W\d]\w*", text)) & self._declaring.keys():
-                    yield from self._declaring[word]
+                for word in set(re.findall(r"\b[^\W\d]\w*", text)) & self._files_by_declared_name.keys():
+                    yield from self._files_by_declared_name[word]
 
     def _resolve_name(self, above: str, name: str, endings: tuple[str, ...], exact: bool = False) -> list[str]:
         """Return the files that a name without an ending, or with one, stands for: those below the directory `above` of
@@ -281,7 +281,7 @@ class _HelperSearch:
             yield from self._go_packages.get(directory, ())
 
     @cached_property
-    def _declaring(self) -> dict[str, list[str]]:
+    def _files_by_declared_name(self) -> dict[str, list[str]]:
         """Return the names of types and functions → the files of `_CLASSES` that declare them."""
         declaring = dict[str, list[str]]()
         for path in sorted(self._texts):
