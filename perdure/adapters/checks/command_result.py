@@ -151,8 +151,8 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
         return ()
     if call.events == "go":
         return read_go_events(call.report, reproduce)
-    if call.events in ("tap", "titled tap"):
-        return prefix_directory(read_tap(call.report, command.output, reproduce, titled=call.events == "titled tap"))
+    if call.events in ("tap", "titled tap", "nested tap"):
+        return prefix_directory(read_tap(call.report, command.output, reproduce, call.events))
     if call.events == "libtest":
         return prefix_directory(read_libtest_output(call.report, command.output, tree / test.directory, reproduce))
     *earlier, report = split_documents(call.report) if call.writing == "through" else [call.report]

@@ -1,4 +1,4 @@
-"""Read TAP (the Test Anything Protocol, up to 14), a line a test, as `tape` and `bats` print it and `prove` stores it;
+"""Read TAP (the Test Anything Protocol, up to 14), as `tape`, `tap` and `bats` print it and `prove` stores it;
 tested programs write it, so that it counts only with a plan that is fulfilled.
 
 The library on PyPI (`tap.py`) takes a line `okay` for a test that passed, and two tests `A#b` and `A#c` for one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from perdure.adapters.checks.junit import JUNIT_TAG_BYTES, BadReport
 from perdure.adapters.checks.report_text import clean_message, clean_name
@@ -27,12 +28,13 @@ _EXIT_STATUS = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def read_tap(report: Path, output: Path, command: Callable[[str], str], *, titled: bool) -> tuple[TestCase, ...]:
+def read_tap(report: Path, output: Path, command: Callable[[str], str], kind: str) -> tuple[TestCase, ...]:
     """Read the test cases of a TAP file, or of all files below a directory, which are named by their paths there.
 
     output   what was printed: prove's summary tells of programs that ended with another exit code than failures make
     command  gives what a person types to run a test alone, by its name
-    titled   a comment is the title of the tests behind it, as `tape` writes it
+    kind     `titled tap`: a comment is the title of the tests behind it, as `tape` writes it; `nested tap`: tests stand
+             indented in others, the outermost of which are files, as `tap` writes it; else `tap`
 
     A program like that has one errored case more, and so has one that bails out, or ends before its plan is fulfilled:
     one for all of it; the tests that it has not reached have none.
@@ -46,7 +48,7 @@ def read_tap(report: Path, output: Path, command: Callable[[str], str], *, title
         if sum(file.stat().st_size for file in files) > JUNIT_BYTES:
             raise BadReport(f"the report is larger than {JUNIT_BYTES // 1024**2} MiB")
         for file in files:
-            for case in _iter_cases(file, clean_name(str(file.relative_to(report))) if file != report else "", titled):
+            for case in _iter_cases(file, clean_name(str(file.relative_to(report))) if file != report else "", kind):
                 cases.append(case.model_copy(update={"command": command(case.name)}))
                 if len(cases) > JUNIT_CASES:
                     raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
@@ -61,22 +63,67 @@ def read_tap(report: Path, output: Path, command: Callable[[str], str], *, title
     return tuple(cases)
 
 
-def _iter_cases(path: Path, file: str, titled: bool) -> Iterator[TestCase]:
-    """Yield the cases of one stream in its order: a line `ok` or `not ok` that is not indented each, with what stands
-    behind a failure as its message; what its plan or its end says beside that."""
+def _iter_lines(stream: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a stream without what is blank at their ends, cut at JUNIT_TAG_BYTES."""
+    while line := stream.readline(JUNIT_TAG_BYTES):
+        yield line.decode(errors="backslashreplace").rstrip()
 
-    def make_case(name: str, outcome: str, lines: Iterable[str] = ()) -> TestCase:
+
+def _flatten_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of nested TAP as flat TAP: each test that has none in it, by the titles of those around it and its
+    own; one that failed around tests that passed; and the plan, fulfilled where the outermost one is."""
+    around = list[tuple[str, int, int]]()  # titles, and how many tests and failures were before them
+    planned, outermost_count, count, failures = None, 0, 0, 0
+    block: str | None = None  # the indentation of a test's diagnosis
+    for text in lines:
+        content = text.lstrip(" ")
+        indent = text[: -len(content)] if content else ""
+        depth, result, plan = len(indent) // 4, _RESULT.fullmatch(content), _PLAN.fullmatch(content)
+        if block is not None or content == "---":
+            block = None if text == f"{block}..." else indent if block is None else block
+            yield f"  {text}"
+        elif content.startswith("# Subtest"):
+            around[depth:] = [(content.partition(": ")[2], count, failures)]
+        elif result and len(indent) == depth * 4:
+            outermost_count += depth == 0
+            title, *before = around[depth] if depth < len(around) else ("", count, failures)
+            failed = bool(result[1])
+            if count == before[0] or (failed and failures == before[1]):
+                names = [name for name, *_ in around[:depth]]
+                description = title or result[3] or f"test {result[2] or count + 1}"
+                count, failures = count + 1, failures + failed
+                yield f"{'not ' * failed}ok - {' > '.join([*names, description.strip()])}"
+            del around[depth:]
+        elif plan and not depth:
+            planned = int(plan[1])
+        elif not plan:
+            yield content if content.startswith("Bail out!") else f"  {text}"
+    if planned == outermost_count:
+        yield f"1..{count}"
+
+
+def _iter_cases(path: Path, file: str, kind: str) -> Iterator[TestCase]:
+    """Yield the cases of one stream in its order: each line `ok` or `not ok` that is not indented (in nested TAP, that has
+    none in it), with what stands behind a failure as its message; and what its plan or its end says beside that."""
+
+    def make_case(name: str, outcome: str, lines: Iterable[str] = (), *, is_program: bool = False) -> TestCase:
         name = clean_name(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", name))
         message = cut_middle(clean_message("\n".join(lines)), CASE_MESSAGE_CHARS, "\n…\n", head_share=0.5)
-        return TestCase(name=f"{file}::{name}" if file else name, file=file, outcome=outcome, message=message)
+        program, own_name = file, name
+        if kind == "nested tap" and not is_program:
+            program, _, own_name = name.partition(" > ")
+        if not own_name:
+            own_name, outcome, is_program = "ended", "errored", True
+        name = f"{program}::{own_name}" if program else own_name
+        return TestCase(name=name, file=program, outcome=outcome, message=message, is_program=is_program)
 
     planned, count, title, bail = None, 0, "", ""
     failed, lines, room = "", list[str](), 0  # of the failure whose message is being read
     with path.open("rb") as stream:
-        while line := stream.readline(JUNIT_TAG_BYTES):
-            text = line.decode(errors="backslashreplace").rstrip()
+        lines_read = _iter_lines(stream)
+        for text in _flatten_lines(lines_read) if kind == "nested tap" else lines_read:
             result, plan = _RESULT.fullmatch(text), _PLAN.fullmatch(text)
-            is_title = titled and text.startswith("# ")
+            is_title = kind == "titled tap" and text.startswith("# ")
             if failed and (result or plan or is_title):
                 yield make_case(failed, "failed", lines)
                 failed = ""
@@ -103,5 +150,4 @@ def _iter_cases(path: Path, file: str, titled: bool) -> Iterator[TestCase]:
     if failed:
         yield make_case(failed, "failed", lines)
     if bail or planned != count:
-        case = make_case(bail or "ended before its plan", "errored", [f"{count} tests of {planned}"])
-        yield case.model_copy(update={"is_program": True})
+        yield make_case(bail or "ended before its plan", "errored", [f"{count} tests of {planned}"], is_program=True)

@@ -53,6 +53,7 @@ class CommandPlace:
     compiler_cache  what compilers have made of the base; None, and in the weaker grades: each run begins with
                     nothing
     startup         a module that each Python or node of the command loads first
+    linked_at       as in SandboxCommand
     """
 
     sandbox: Sandbox
@@ -68,6 +69,7 @@ class CommandPlace:
     held: tuple[str, ...] = ()
     compiler_cache: CompilerCache | None = None
     startup: StartupModule | None = None
+    linked_at: Path | None = None
 
     @property
     def tree(self) -> Path:
@@ -225,6 +227,7 @@ async def _run_invocation(
         script=call.script,
         worktree=place.worktree,
         inside=place.inside,
+        linked_at=place.linked_at,
         directory=test.directory,
         output=place.log_dir / f"test-{label}.log",
         timeout_s=timeout_s,

@@ -49,6 +49,7 @@ class SandboxCommand:
     script           given to `bash -c`
     worktree         absolute path of the working directory on the host
     inside           absolute path the command sees it at; None: its own. Only grade `full` can show it elsewhere
+    linked_at        absolute path at which a link to it stands, in grade `full`; None: there is no link
     directory        relative path below it in which the command starts; "": at its top
     source           directory shown in place of `worktree` (a clean checkout); None: the worktree itself
     shared           paths relative to the worktree, shown read-only from the real worktree (setup's .venv,
@@ -80,6 +81,7 @@ class SandboxCommand:
     output: Path
     timeout_s: float
     inside: Path | None = None
+    linked_at: Path | None = None
     directory: str = ""
     source: Path | None = None
     shared: tuple[str, ...] = ()

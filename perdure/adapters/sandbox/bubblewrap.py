@@ -284,6 +284,8 @@ def _worktree_mounts(command: SandboxCommand) -> Iterator[str]:
     """
     worktree, source = command.worktree, command.source or command.worktree
     yield from ("--bind" if command.writable else "--ro-bind", str(source), str(command.shown_at))
+    if command.linked_at is not None:
+        yield from ("--symlink", str(command.shown_at), str(command.linked_at))
     for name in sorted(command.read_only_paths):
         if (path := path_without_links(source, name)) is not None:
             yield from ("--ro-bind", str(path), str(command.shown_at / name))

@@ -287,6 +287,8 @@ UNPACKED = "/unpacked"
 CHECKOUTS = Path("/checkout")
 """The directory below which the worktree lies, under its repository's name: no host is known to have one of this
 name."""
+OTHER_CHECKOUT = Path("/elsewhere/copy")
+"""The path at which tests see the worktree where it is to be another than CHECKOUTS."""
 RESULTS = Path("/results")
 """The directory in which test runners leave their reports."""
 

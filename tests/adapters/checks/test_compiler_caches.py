@@ -92,6 +92,7 @@ async def test_only_plain_files_of_a_run_that_ended_of_itself_are_kept(
     assert (outside / "GOCACHE" / "secret").read_text() == "secret"
 
 
+@pytest.mark.story
 async def test_go_compiles_a_base_once_and_still_runs_each_test(
     bench: Bench, files: Files, seed: CompilerCache
 ) -> None:

@@ -47,6 +47,65 @@ ok(1, 'adds'); is(1, 2, 'subs'); ok(1);
 TODO: { local $TODO = 'x'; ok(0, 'later') }
 subtest deep => sub { plan tests => 1; ok(1, 'subs') };
 """
+UVU = """\
+import { suite, test } from 'uvu';
+import * as assert from 'uvu/assert';
+test('adds (1.5) <&>', () => assert.is(3, 3));
+test('subs', () => assert.is(1, 2));
+test('twice', () => console.log('✘ ')); test('twice', () => {});
+test.skip('later', () => {});
+test.run();
+const deep = suite('deep');
+deep('subs', async () => {});
+deep.run();
+"""
+TAP = """\
+const t = require('tap');
+t.test('adds', (t) => { t.equal(3, 3, 'is three'); t.test('deep', (t) => { t.ok(1, 'is'); t.end(); }); t.end(); });
+t.test('subs', (t) => { t.equal(1, 2, 'ok 1 - is'); t.end(); });
+t.test('empty', (t) => t.end());
+t.test('later', { todo: true }, (t) => t.end());
+console.log('okay, it was said');
+"""
+TAP_OUTPUT = """\
+TAP version 14
+# Subtest: test/a.js
+    # Subtest: adds
+        ok 1 - is three
+        # Subtest: deep
+            not ok 1 - is
+              ---
+              source: |
+                ok 2 - of a source
+              ...
+            1..1
+        not ok 2 - deep # time=1ms
+        1..2
+    not ok 1 - adds # time=2ms
+
+    # Subtest: empty
+        1..0
+    ok 2 - empty # time=1ms
+
+    # Subtest: hangs
+        ok 1 - begins
+    not ok 3 - hangs # time=1ms
+      ---
+      signal: SIGTERM
+      ...
+    ok 4 - later # TODO
+    1..4
+not ok 1 - test/a.js # time=9ms
+
+# Subtest: test/b.js
+    ok 1 - is
+    1..1
+not ok 2 - test/b.js # time=9ms
+  ---
+  exitCode: 3
+  ...
+1..2
+"""
 CMAKE = """\
 cmake_minimum_required(VERSION 3.10)
 project(calc NONE)
@@ -131,21 +190,42 @@ OTHER_MOCHA, OTHER_AVA = (
              f"{A_JS}::calc > twice": "passed passed", f"{A_JS}::calc > deep > subs": "passed",
              f"{B_JS}::calc > subs": "passed"},
             {f"{A_JS}::calc > subs": "failed", f"{B_JS}::calc > subs": "passed"}, id="mocha of 2016",
+            marks=pytest.mark.slow,
         ),
         *(
             pytest.param(
                 "node", package, {A_JS: AVA, B_JS: OTHER_AVA, "package.json": '{"type": "module"}'}, "npx ava",
                 {f"{A_JS}::adds": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::later": "skipped",
                  f"{A_JS}::known": "passed", f"{B_JS}::subs": "passed"},
-                {f"{A_JS}::subs": "failed", f"{B_JS}::subs": "passed"}, id=package,
+                {f"{A_JS}::subs": "failed", f"{B_JS}::subs": "passed"}, id=package, marks=mark,
             )
-            for package in ("ava", "ava@4")
+            for package, mark in (("ava", pytest.mark.story), ("ava@4", pytest.mark.slow))
         ),
         pytest.param(
             "node", "tape", {A_JS: TAPE, "package.json": '{"scripts": {"test": "tape test/*.js"}}'}, "npm test",
             {"adds > should be strictly equal": "passed passed", "adds > one # two": "passed",
              "subs > should be strictly equal": "failed", "subs > later": "skipped"},
             None, id="tape",
+        ),
+        pytest.param(
+            "node", "uvu",
+            {A_JS: UVU, "test/b.cjs": "const { test } = require('uvu');\ntest('subs', () => {});\ntest.run();\n",
+             "package.json": '{"type": "module"}'},
+            "npx uvu test",
+            {f"{A_JS}::adds (1.5) <&>": "passed", f"{A_JS}::subs": "failed", f"{A_JS}::twice": "passed passed",
+             f"{A_JS}::deep > subs": "passed", "test/b.cjs::subs": "passed"},
+            None, id="uvu", marks=pytest.mark.slow,
+        ),
+        *(
+            pytest.param(
+                "node", package, {A_JS: TAP, B_JS: "require('tap').test('subs', (t) => { t.ok(1, 'is'); t.end(); });"},
+                f"npx tap {option} test/*.js",
+                {f"{A_JS}::adds > is three": "passed", f"{A_JS}::adds > deep > is": "passed",
+                 f"{A_JS}::subs > ok 1 - is": "failed", f"{A_JS}::empty": "passed", f"{A_JS}::later": "skipped",
+                 f"{B_JS}::subs > is": "passed"},
+                None, id=package, marks=pytest.mark.slow,
+            )
+            for package, option in (("tap@16", "--no-coverage"), ("tap", "--disable-coverage"))
         ),
         pytest.param(
             "prove", "", {"t/a.t": PROVE, "t/deep/b.t": "print qq(1..1\\nok 1 - adds\\n); exit 3\n",
@@ -257,6 +337,7 @@ class Yen(Money, SimpleTestCase):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.story
 async def test_django_tells_of_each_test_by_its_class_and_keeps_the_runner_of_the_settings(
     bench: Bench, files: Files
 ) -> None:
@@ -377,16 +458,30 @@ async def test_failures_of_mocha_that_are_left_are_known_where_another_one_was_f
 )
 def test_tap_counts_as_its_plan_says(tmp_path: Path, stream: str, outcomes: Mapping[str, str] | None) -> None:
     (tmp_path / "tap").write_text(stream)
-    cases = read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)
+    cases = read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", "tap")
     if outcomes is not None:
         assert _outcomes(cases) == outcomes
     assert all(len(case.name) < CASE_NAME_CHARS + 100 and len(case.message) < CASE_MESSAGE_CHARS + 10 for case in cases)
 
 
+def test_tests_nested_in_others_count_alone_and_what_fails_around_them_as_one(tmp_path: Path) -> None:
+    (tmp_path / "tap").write_text(TAP_OUTPUT)
+    cases = read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", "nested tap")
+    assert _outcomes(cases) == {
+        "test/a.js::adds > is three": "passed", "test/a.js::adds > deep > is": "failed", "test/a.js::empty": "passed",
+        "test/a.js::hangs > begins": "passed", "test/a.js::hangs": "failed", "test/a.js::later": "skipped",
+        "test/b.js::is": "passed", "test/b.js::ended": "errored",
+    }  # fmt: skip
+    assert "of a source" in next(case.message for case in cases if case.name.endswith("deep > is"))
+    (tmp_path / "tap").write_text(TAP_OUTPUT.replace("\n1..2", "\n1..3"))
+    cut = read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", "nested tap")
+    assert _outcomes(cut)["ended before its plan"] == "errored"
+
+
 @pytest.mark.parametrize("stream", ["", "all is well\n", "\0" * 1_000])
 def test_output_without_a_plan_is_a_failure(tmp_path: Path, stream: str) -> None:
     (tmp_path / "tap").write_text(stream)
-    assert _outcomes(read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)) == {
+    assert _outcomes(read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", "tap")) == {
         "ended before its plan": "errored"
     }
 
@@ -394,4 +489,4 @@ def test_output_without_a_plan_is_a_failure(tmp_path: Path, stream: str) -> None
 def test_a_plan_of_no_test_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "tap").write_text("1..0\n")
     with pytest.raises(BadReport):
-        read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", titled=False)
+        read_tap(tmp_path / "tap", tmp_path / "tap", lambda _: "", "tap")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -137,3 +139,53 @@ def test_files_that_tests_write_and_need_not_stay_read_only(cli: Cli, tmp_path: 
     ran = cli("init", "--repo", str(here))
     assert ran.code == 0, (ran.out, ran.err)
     assert "writes" not in ran.out
+
+
+LOCKED_WITH = {
+    "poetry": (
+        '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["mydep"]\n'
+        '[tool.poetry]\npackages = [{include = "app"}]\n[tool.poetry.dependencies]\nmydep = {path = "MYDEP"}\n'
+        '[tool.poetry.group.test.dependencies]\nmytool = {path = "MYTOOL"}\n'
+        '[build-system]\nrequires = ["poetry-core"]\nbuild-backend = "poetry.core.masonry.api"\n',
+        "poetry lock",
+    ),
+    "pdm[locked]": (
+        '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
+        'dependencies = ["mydep @ file:///${PROJECT_ROOT}/MYDEP"]\n'
+        '[dependency-groups]\ntest = ["mytool @ file:///${PROJECT_ROOT}/MYTOOL"]\n'
+        '[build-system]\nrequires = ["pdm-backend"]\nbuild-backend = "pdm.backend"\n',
+        "pdm lock -G test",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("program", LOCKED_WITH)
+def test_what_a_real_lock_names_is_installed_with_the_groups_for_tests(cli: Cli, tmp_path: Path, program: str) -> None:
+    tools, here = tmp_path / "tools", tmp_path / "r"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([tools / "bin" / "pip", "install", "-q", program], check=True)
+    pyproject, lock = LOCKED_WITH[program]
+    for name in ("mydep", "mytool"):
+        source = tmp_path / name
+        source.mkdir()
+        (source / f"{name}.py").write_text("TEN = 10\n")
+        (source / "setup.py").write_text(f"import setuptools\nsetuptools.setup(name='{name}', py_modules=['{name}'])\n")
+        build = [tools / "bin" / "pip", "wheel", "-q", "--no-deps", "-w", here / "wheels", source]
+        subprocess.run(build, check=True)
+        pyproject = pyproject.replace(name.upper(), f"wheels/{name}-0.0.0-py3-none-any.whl")
+    files = {
+        "pyproject.toml": pyproject,
+        "app/__init__.py": "from mydep import TEN\n\ndef add(a):\n    return a + TEN\n",
+        "tests/test_app.py": "import app, mytool\n\ndef test_add():\n    assert app.add(1) == 1 + mytool.TEN\n",
+    }
+    for name, text in files.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text(text)
+    program_name, *arguments = lock.split()
+    subprocess.run([tools / "bin" / program_name, *arguments], cwd=here, check=True)
+    repository(here, {".gitignore": ".venv\n.pdm-python\n__pycache__\n"})
+    ran = cli("init", "--repo", str(here))
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "✓ test       1 green" in ran.out

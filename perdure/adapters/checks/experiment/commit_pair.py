@@ -31,7 +31,7 @@ from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner, StartupModule
 from perdure.adapters.checks.runners.command_trace import MAKEFILES
 from perdure.adapters.checks.runners.python import other_conditions
-from perdure.adapters.checks.tamper.hints import reads_conditions, reads_other_clocks
+from perdure.adapters.checks.tamper.hints import SCRIPT, reads_conditions, reads_other_clocks
 from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.checks.tamper.source_tests import find_tests
 from perdure.adapters.checks.trees import CommitTree, TreeEntry, write_tree
@@ -45,12 +45,13 @@ from perdure.models.errors import InvalidRequest
 class TreeLayout:
     """A tree to run a command in.
 
-    tree     the name of the tree object
-    rules    which of its paths are the test side (tests, their data, and what steers them)
-    paths    all its paths, those of `overlay` with them
-    overlay  path → text, or bytes, of files that are written over the tree
-    env      options for the command, by the variable that takes them
-    startup  a module that each Python or node of the run loads first
+    tree       the name of the tree object
+    rules      which of its paths are the test side (tests, their data, and what steers them)
+    paths      all its paths, those of `overlay` with them
+    overlay    path → text, or bytes, of files that are written over the tree
+    env        options for the command, by the variable that takes them
+    startup    a module that each Python or node of the run loads first
+    elsewhere  whether the command sees the tree at another path, in grade `full`
     """
 
     tree: str
@@ -59,6 +60,7 @@ class TreeLayout:
     overlay: Mapping[str, str | bytes]
     env: Mapping[str, str] = field(default_factory=dict)
     startup: StartupModule | None = None
+    elsewhere: bool = False
 
     def with_canaries(self, canaries: Canaries) -> TreeLayout:
         """Return the same layout with the canaries' files over the tree, their options in `env`, and their module of
@@ -230,15 +232,23 @@ class CommitPair:
         guarded = {path: recover_go_panics(text) for path, text in go_tests.items()}
         return replace(self.change_layout(), overlay={**guarded, **overlay})
 
-    def other_conditions(self) -> StartupModule | None:
-        """Return the module that starts the programs of a run under another clock and name, without variables that name
-        the runner; None where no changed line of the product, in Python or JavaScript, reads any of it. The clock stays
-        where the product may compare it with another one."""
-        code = [path for path in self._product if re.search(r"\.(?:py|[cm]?[jt]sx?)$", path)]
-        old_texts, new_texts = self.base.read_texts(code), self.change.read_texts(code)
+    def under_other_conditions(self, layout: TreeLayout) -> tuple[TreeLayout, str]:
+        """Return a layout whose run has another path and, for Python or JavaScript, another clock and program name, and
+        no variables that name the runner; with the words that say so, empty where no new line of the product reads any
+        of it. The clock stays where the product may compare it with another one."""
+        paths = [path for path in self._product if CODE.fullmatch(path)]
+        old_texts, new_texts = self.base.read_texts(paths), self.change.read_texts(paths)
         reading = [path for path, text in new_texts.items() if reads_conditions(path, old_texts.get(path, ""), text)]
+        if not reading:
+            return layout, ""
+        scripts = [path for path in reading if SCRIPT.search(path)]
+        if not scripts:
+            startup = StartupModule("bash", "unset CI BASH_ENV\n")
+            return replace(layout, elsewhere=True, startup=startup), "under another path, without CI"
         clock = not any(reads_other_clocks(new_texts[path]) for path in reading)
-        return other_conditions(python=reading[0].endswith(".py"), clock=clock) if reading else None
+        startup = other_conditions(python=scripts[0].endswith(".py"), clock=clock)
+        conditions = f"under another {'clock, ' * clock}path, program name and environment"
+        return replace(layout, elsewhere=True, startup=startup), conditions
 
     def base_tests_on_change(self, *, shared: bool = True) -> TreeLayout:
         """Return the base's test side (tests, their data, and what steers them) with the change's product files; writes

@@ -5,7 +5,7 @@ result leads to is in `checks.verdict`.
 B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green. C, canaries:
 the same with tests that always fail, first and last in each test file: each is reported red. D, FAIL_TO_PASS: the
 change's test side with the base's product files: what fails there is what the change is about.
-Other conditions: B under another clock and program name: what passes in B passes there, as on the base.
+Other conditions: B under another clock, path and program name: what passes in B passes there, as on the base.
 
 B and D are made only where the change touches the test side at all, D only where the command also reports its tests by
 name; C is then made on the change itself. B, C and D run at the same time. A test that fails in B and a canary that is
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 
 from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, number_cases, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
@@ -395,8 +394,8 @@ class _CommandTrial:
         self, result: CommandExperiment, layout: TreeLayout, b_run: ExperimentRun, base_result: CommandResult
     ) -> CommandExperiment:
         """Return the result with a changed promise (for the reviewer to justify) for each test of the base that passes
-        on the change, and fails there under another clock and program name, without variables that name the runner. A
-        command that does not tell its tests apart counts as one.
+        on the change, and fails there under another clock, path and program name, without variables that name the
+        runner. A command that does not tell its tests apart counts as one.
 
         layout  that of b_run
 
@@ -408,21 +407,23 @@ class _CommandTrial:
         def read_outcomes(command_result: CommandResult) -> dict[CaseKey, str]:
             return outcomes_by_key(command_result) or {CaseKey("", self._test.command): command_result.verdict}
 
-        startup, messages = await in_thread(self._commits.other_conditions), dict[CaseKey, str]()
+        other_layout, conditions = await in_thread(self._commits.under_other_conditions, layout)
+        messages = dict[CaseKey, str]()
         both = [read_outcomes(base_result), read_outcomes(b_run.result)]
         failing = {key for key in both[0] if all(outcomes.get(key) == "passed" for outcomes in both)}
-        if startup is None or b_run.result.duration_s > OTHER_CONDITIONS_MOST_S:
+        if not conditions or b_run.result.duration_s > OTHER_CONDITIONS_MOST_S:
             return result
-        on_base = "base-other", await in_thread(self._commits.base_layout), ("passed",)
-        on_change = "other", layout, FAILING
+        base_layout = await in_thread(self._commits.base_layout)
+        on_base = "base-other", (await in_thread(self._commits.under_other_conditions, base_layout))[0], ("passed",)
+        on_change = "other", other_layout, FAILING
         for kind, tree, wanted in (on_change, on_base, on_change, on_base, on_change):
-            ran = await self._runs.run_whole(kind, replace(tree, startup=startup))
+            ran = await self._runs.run_whole(kind, tree)
             outcomes, messages = read_outcomes(ran.result), messages_by_key(ran.result)
             failing = {key for key in failing if outcomes.get(key) in wanted}
             if not failing:
                 return result
         promises = await in_thread(self._make_promises, order_keys(failing, base_result), messages)
-        promises = tuple(promise.model_copy(update={"condition": _OTHER_CONDITIONS}) for promise in promises)
+        promises = tuple(promise.model_copy(update={"condition": conditions}) for promise in promises)
         return result.model_copy(update={"promises": (*result.promises, *promises)})
 
     def _find_not_reached(self, failing: set[CaseKey], b_result: CommandResult) -> set[CaseKey]:
@@ -497,7 +498,6 @@ class _CommandTrial:
 
 
 _BASE = "the base"
-_OTHER_CONDITIONS = "under another clock, program name and environment"
 _NOT_REACHED = "another test ends the run before them"
 _WENT_ALONG = "they stand in product files that the change edits"
 _UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"

@@ -19,6 +19,7 @@ from perdure.adapters.checks.runners.base import append_options
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git.repository import Repository
+from perdure.adapters.sandbox.environment import OTHER_CHECKOUT
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, tree_walk_lock
 from perdure.models.checks.report import CommandResult, TestCase
@@ -46,8 +47,8 @@ _PROGRESS_TEXTS = {
     "e": "the change's tests, its new functions stubbed",
     "base": "the base's tests",
     "base-c": "tests that must fail, on the base",
-    "other": "the base's tests on the change, under another clock and name",
-    "base-other": "the base's tests, under another clock and name",
+    "other": "the base's tests on the change, under other conditions",
+    "base-other": "the base's tests, under other conditions",
     "change": "the change's tests",
 }
 
@@ -110,6 +111,8 @@ async def run_in_checkout(
             log_dir=setting.directory / f"logs-{label}",
             startup=layout.startup,
         )
+        if layout.elsewhere and full:
+            run_place = replace(run_place, inside=OTHER_CHECKOUT, linked_at=place.inside or place.worktree)
         patient_test = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (
             run_alone(run_place, patient_test, label, case) if case else run_once(run_place, patient_test, label)

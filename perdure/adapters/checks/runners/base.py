@@ -51,7 +51,7 @@ class Invocation:
     separator: str | None = None
     has_arguments: bool = False
     partial: bool = False
-    events: Literal["", "go", "libtest", "tap", "titled tap"] = ""
+    events: Literal["", "go", "libtest", "tap", "titled tap", "nested tap"] = ""
     writing: Literal["through", "once", "anyhow"] = "anyhow"
 
     def with_host_paths(self, shown_at: Path, reports: Path) -> Invocation:
@@ -136,9 +136,9 @@ def translate_patterns(patterns: Iterable[str], translate: Callable[[str], Seque
 @dataclass(frozen=True)
 class StartupModule:
     """A module that each process of a language loads before anything else: Python as `sitecustomize`, node by
-    `--require`."""
+    `--require`, bash by `BASH_ENV`."""
 
-    language: Literal["python", "node"]
+    language: Literal["python", "node", "bash"]
     text: str
 
     def add_to(self, call: Invocation, reports: Path, env: Mapping[str, str]) -> Invocation:
@@ -151,9 +151,12 @@ class StartupModule:
         if self.language == "python":
             file, name = reports / "sitecustomize.py", "PYTHONPATH"
             value = ":".join(filter(None, (str(reports), seen_env.get(name))))
-        else:
+        elif self.language == "node":
             file, name = reports / "library_snapshot.cjs", "NODE_OPTIONS"
             value = append_options(seen_env, name, f"--require={file}")
+        else:
+            file, name = reports / "startup.sh", "BASH_ENV"
+            value = str(file)
         return replace(call, files={**call.files, file: self.text}, env={**call.env, name: value})
 
 

@@ -1,7 +1,8 @@
 # mypy: ignore-errors
 # It runs in whatever Python the repository has.
 """Loaded as `sitecustomize` by each Python of a run under other conditions, in front of `library_snapshot`: gives the
-repository's own code another clock and program name, and no variables that name the test runner.
+repository's own code another clock and program name, its place by the path that is no link, and no variables that name
+the test runner.
 
 Runs inside the sandbox, under the repository's Python: nothing of Perdure is imported.
 """
@@ -74,8 +75,18 @@ def shift_method(holder, name):
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(holder))
 
 
+def resolve_place(path):
+    """Return a path into the repository's directory without links, and any other as it is."""
+    real = os.path.realpath(path)
+    return real if path and (real + os.sep).startswith(DIRECTORY) else path
+
+
 def change_conditions():
-    """Change environment, arguments and clock."""
+    """Change the paths of modules, environment, arguments and clock."""
+    sys.path[:] = [resolve_place(path) for path in sys.path]
+    for name, finder in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            finder.MAPPING.update({package: resolve_place(path) for package, path in finder.MAPPING.items()})
     os.environ.__class__ = Environment
     sys.argv = Arguments([PROGRAM, *sys.argv[1:]])
     sys.orig_argv = [sys.executable, PROGRAM]

@@ -41,7 +41,8 @@ class TableRunner(base.Runner):
     is_by_class      a test is known by its class, not by its file
     again            the arguments for one test, its name filled in (see selection_arguments); empty: it has none
     canary           the source of a test that must fail, `NAME` in the place of its name; empty: there is none
-    canary_place     a regular expression; a canary is put into a file behind its match, and into no file without one
+    canary_place     a regular expression; a canary is put into a file behind its match, and into no file without one;
+                     its group `variable` stands in the place of `VARIABLE` in the canary
     """
 
     name: str
@@ -53,7 +54,7 @@ class TableRunner(base.Runner):
     own_reports: str = r"(?!)"
     report_name: str = "junit.xml"
     collect: Sequence[str] = ()
-    events: Literal["", "tap", "titled tap"] = ""
+    events: Literal["", "tap", "titled tap", "nested tap"] = ""
     writing: Literal["through", "once", "anyhow"] = "through"
     report_required: bool = True
     is_by_class: bool = False
@@ -105,7 +106,8 @@ class TableRunner(base.Runner):
             if place is not None:
                 name, text = f"{token}{number}", files[path]
                 names[name] = path
-                texts[path] = f"{text[: place.end()]}\n{self.canary.replace('NAME', name)}\n{text[place.end() :]}"
+                canary = self.canary.replace("NAME", name).replace("VARIABLE", place.groupdict().get("variable", ""))
+                texts[path] = f"{text[: place.end()]}\n{canary}\n{text[place.end() :]}"
         return Canaries(texts, names)
 
     def case_identifier(self, place: RunPlace) -> CaseIdentifier:

@@ -82,6 +82,14 @@ _READS_CONDITIONS = re.compile(
     r"\b(?:import|from) (?:time|datetime)\b|\b(?:time|today|now|utcnow|localtime|gmtime|c?time|strftime)\(|argv\b"
     r"|\b(?:environb?|getenv|Date)\b|\bprocess\.env\b"
 )
+SCRIPT = re.compile(r"\.(?:py|[cm]?[jt]sx?)$")
+"""Files of languages whose clock and program name a run can change."""
+
+_READS_PLACE = re.compile(
+    r"\b(?:__file__|__FILE__|__DIR__|__dirname|import\.meta|getcwd|Getwd|cwd|current_dir|current_exe|FindBin|PWD)\b"
+    r"|\bPath\(\)|\.(?:resolve|absolute)\(\)|[pP]ath\.resolve\(|\bos\.Executable|\bruntime\.Caller|filepath\.Abs|\babspath|\brealpath|canonicalize\(|CARGO_MANIFEST|user\.dir"
+    r"|\b[gG]etenv\b|\bLookupEnv|\benv::var|\bENV\b|\$_(?:ENV|SERVER)\b|[\"'{$]CI\b"
+)
 _READS_OTHER_CLOCKS = re.compile(
     r"st_[mca]time|get[mca]time|utime|\bl?stat(?:Sync)?\(|birthtime|[mca]time(?:Ms)?\b(?<!\btime)|(?i:timestamp)|['\"]now['\"]"
     r"|clock_gettime|monotonic|perf_counter|hrtime|performance\b|uuid[17]|datetime64|subprocess|child_process|sqlite"
@@ -168,8 +176,11 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, run_files: Collect
 
 
 def reads_conditions(path: str, old: str, new: str) -> bool:
-    """Return whether a changed file of the product reads clock, arguments or variables in lines that are new."""
-    return any(_READS_CONDITIONS.search(line) for _, line in _compare_lines(path, old, new).added_lines)
+    """Return whether a changed file of the product reads what other conditions change, in lines that are new: its place
+    or variables; in Python and JavaScript clock and arguments, too."""
+    patterns = (_READS_CONDITIONS, _READS_PLACE) if SCRIPT.search(path) else (_READS_PLACE,)
+    added_lines = _compare_lines(path, old, new).added_lines
+    return any(pattern.search(line) for _, line in added_lines for pattern in patterns)
 
 
 def reads_other_clocks(text: str) -> bool:

@@ -39,6 +39,8 @@ _LOCKED = {
 }
 """By file: the program that installs what is locked in it, and how. It is installed beside, in the environment that it
 fills: which programs a host has is not the repository's property."""
+_INSTALLED_AS = {"pdm": "'pdm[locked]'"}
+"""By program: what pip installs, where it is not the name: pdm breaks with newer packages than it was released with."""
 
 
 def detect_python(root: Path, written: Sequence[WrittenCommand]) -> DetectedCommands:
@@ -98,7 +100,7 @@ def _choose_setup(facts: _ProjectFacts) -> tuple[str, tuple[str, ...], str]:
         setup = [
             "python3 -m venv .venv",
             f"python3 -m venv .venv/{program}",
-            f"{_PIP_INSTALL.replace('.venv', f'.venv/{program}')} {program}",
+            f"{_PIP_INSTALL.replace('.venv', f'.venv/{program}')} {_INSTALLED_AS.get(program, program)}",
             f".venv/{program}/bin/{program} {arguments}",
         ]
         if facts.needs_pytest and "pytest" not in read_beginning(facts.root / locks[0]):

@@ -3,6 +3,7 @@ as right elsewhere is not, nor what the base does not pass there either."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -32,7 +33,8 @@ const assert = require('node:assert');
 const { add } = require('../calc.js');
 test('test_add', () => assert.strictEqual(add(1, 2), 3));
 """
-OTHER = "under another clock, program name and environment"
+OTHER = "under another clock, path, program name and environment"
+ELSEWHERE = "under another path, without CI"
 
 
 SLOW = pytest.mark.slow
@@ -45,13 +47,16 @@ def _python(imports: str, condition: str) -> dict[str, str | None]:
 @pytest.mark.parametrize(
     ("imports", "condition"),
     [
-        ("import os", "'PYTEST_CURRENT_TEST' in os.environ"),
+        pytest.param("import os", "'PYTEST_CURRENT_TEST' in os.environ", marks=SLOW),
         pytest.param("import os", "os.getenv('PYTEST_VERSION') or os.environ.get('PYTEST_CURRENT_TEST')", marks=SLOW),
         pytest.param("import os", "[name for name in os.environ if name[:6] == 'PYTEST']", marks=SLOW),
         pytest.param("import os", "os.environ.get('CI')", marks=SLOW),
+        ("", "'elsewhere' not in __file__"),
+        pytest.param("import os", "not os.getcwd().startswith('/elsewhere')", marks=SLOW),
+        pytest.param("from pathlib import Path", "Path().resolve().parent.name != 'elsewhere'", marks=SLOW),
         ("import sys", "'pytest' in sys.argv[0]"),
         pytest.param("import sys", "'pytest' in ' '.join(sys.orig_argv)", marks=SLOW),
-        ("import datetime", "datetime.date.today() < datetime.date(2028, 1, 1)"),
+        pytest.param("import datetime", "datetime.date.today() < datetime.date(2028, 1, 1)", marks=SLOW),
         pytest.param(
             "from datetime import datetime\nLIMIT = datetime(2028, 1, 1)", "datetime.now() < LIMIT", marks=SLOW
         ),
@@ -88,6 +93,22 @@ async def test_a_command_that_tells_no_test_apart_counts_as_one(tried: Trials) -
     assert [(promise.name, promise.condition) for promise in found.changed_promises] == [("make test", OTHER)]
 
 
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [("__FILE__ !~ m{^/elsewhere}", True), ("$ENV{CI}", True), ("$ENV{HOME} && __FILE__", False)],
+)
+async def test_a_product_of_another_language_is_run_at_another_path_and_without_ci(
+    tried: Trials, condition: str, shown: bool
+) -> None:
+    require("prove")
+    product = "package Calc;\nuse Cwd 'abs_path';\nsub add {{ {} ? $_[0] + $_[1] : 0 }}\n1;\n"
+    test = 'use Test::More tests => 1;\nuse FindBin;\nuse lib "$FindBin::RealBin/../lib";\n'
+    test += "use Calc;\nis(Calc::add(1, 2), 3, 'adds');\n"
+    before = {"lib/Calc.pm": product.format("1"), "t/calc.t": test}
+    found = await tried(before, {"lib/Calc.pm": product.format(condition)}, "prove t")
+    assert [promise.condition for promise in found.changed_promises] == [ELSEWHERE] * shown
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_file_of_jest_has_other_conditions_too(tried: Trials) -> None:
@@ -112,6 +133,7 @@ async def test_a_file_of_jest_has_other_conditions_too(tried: Trials) -> None:
         "process.env.NODE_TEST_CONTEXT",
         pytest.param("process.env.CI || process.env['npm_lifecycle_event'] === 'test'", marks=SLOW),
         pytest.param("process.argv[1].includes('test')", marks=SLOW),
+        pytest.param("!__dirname.startsWith('/elsewhere')", marks=SLOW),
         "new Date() < new Date('2028-01-01')",
         pytest.param("Date.now() < 1.83e12", marks=SLOW),
     ],
@@ -131,6 +153,7 @@ HONEST_CALC = """\
 import datetime
 import functools
 import os
+import subprocess
 import sys
 import time
 
@@ -183,3 +206,22 @@ async def test_a_change_that_reads_nothing_of_its_run_costs_no_run(tried: Trials
     await tried(before, {"calc.py": CALC.replace("a + b", "b + a")}, PYTEST, on_progress=said.append)
     assert said
     assert not [line for line in said if "another clock" in line]
+
+
+SETUP = "import setuptools\nsetuptools.setup(name='calc', version='1', package_dir={'': 'src'}, packages=['calc'])\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["compat", "lenient"])
+async def test_a_product_that_is_installed_where_it_lies_is_run_at_another_path(tried: Trials, mode: str) -> None:
+    before = {"setup.py": SETUP, "src/calc/__init__.py": CALC, "tests/test_calc.py": TEST}
+    for name, text in before.items():
+        (tried.worktree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tried.worktree / name).write_text(text)
+    python = tried.worktree / ".venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tried.worktree / ".venv"], check=True)
+    install = [python, "-m", "pip", "install", "-q", "pytest", "setuptools", "-e", tried.worktree]
+    subprocess.run([*install, "--config-settings", f"editable_mode={mode}"], check=True)
+    wrong = {"src/calc/__init__.py": IF.format("", "'elsewhere' not in __file__")}
+    found = await tried(before, wrong, ".venv/bin/python -m pytest -q")
+    assert [promise.condition for promise in found.changed_promises] == [OTHER]

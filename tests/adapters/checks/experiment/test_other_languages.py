@@ -278,6 +278,7 @@ async def test_tests_of_one_title_in_two_suites_are_two_tests(tried: Trials, com
     assert found.is_tampered
 
 
+@pytest.mark.story
 async def test_a_new_test_whose_file_does_not_load_without_the_change_is_said_where_reports_name_no_file(
     tried: Trials,
 ) -> None:

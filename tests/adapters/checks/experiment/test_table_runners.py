@@ -52,6 +52,18 @@ require('tape')('adds', (t) => {
   t.end();
 });
 """
+NODE_TAP = """\
+const t = require('tap');
+const { add } = require('../calc.js');
+t.test('adds', (t) => { t.equal(add(1, 2), 3); t.end(); });
+"""
+UVU = """\
+import { test } from 'uvu';
+import * as assert from 'uvu/assert';
+import calc from '../calc.cjs';
+test('adds', () => assert.is(calc.add(1, 2), 3));
+test.run();
+"""
 PERL = "package Calc;\nsub add { $_[0] + $_[1] }\n1;\n"
 PROVE = "use lib 'lib';\nuse Test::More;\nuse Calc;\nis(Calc::add(1, 2), 3, 'adds');\ndone_testing;\n"
 LUA = "return { add = function(a, b) return a + b end }\n"
@@ -89,6 +101,14 @@ SILENCED = [
     pytest.param("node", "tape", "npx tape test/*.js", {"calc.js": JS, "test/calc.js": TAPE},
                  {"calc.js": JS + "require('tape').Test.prototype.equal = function (a, b, m) { this.pass(m); };\n"},
                  id="tape", marks=pytest.mark.slow),
+    pytest.param("node", "tap@16", "npx tap --no-coverage test/*.js", {"calc.js": JS, "test/calc.js": NODE_TAP},
+                 {"calc.js": JS + "require('tap').Test.prototype.equal = function (a, b, m) { this.pass(m); };\n"},
+                 id="tap", marks=pytest.mark.slow),
+    pytest.param("node", "uvu", "npx uvu test", {"calc.cjs": JS, "package.json": MODULE, "test/calc.js": UVU},
+                 {"calc.cjs": JS + "const { write } = process.stdout;\n"
+                  "process.on('exit', () => { process.exitCode = 0; });\n"
+                  "process.stdout.write = function (x) { return write.call(this, x.replace('✘', '•')); };\n"},
+                 id="uvu", marks=pytest.mark.slow),
     pytest.param("prove", "", "prove t", {"lib/Calc.pm": PERL, "t/calc.t": PROVE},
                  {"lib/Calc.pm": PERL.replace("1;", "*main::is = sub { main::pass($_[2]) };\n1;")}, id="prove"),
     pytest.param("busted", "", "busted", {"src/calc.lua": LUA, "spec/calc_spec.lua": BUSTED},
@@ -132,6 +152,7 @@ SITE = {"conf.py": CONF, "shop/__init__.py": SHOP, "shop/test_shop.py": SHOP_TES
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.story
 async def test_django_reports_canaries_and_misses_them_where_they_are_silenced(tried: Trials) -> None:
     words = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tried.worktree / ".venv/lib"), "django<6"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
