@@ -16,6 +16,8 @@ output."""
 
 _MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
 
+_THOUGHT = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
+
 _PERSON = re.compile(r'^<person mark="(\w+)">\n(.*?)\n</person mark="\1">', re.DOTALL | re.MULTILINE)
 
 
@@ -27,6 +29,11 @@ def first_line(text: str, limit: int) -> str:
         if any(c.isalnum() for c in plain):
             return shorten(" ".join(plain.split()), limit)
     return ""
+
+
+def without_thoughts(text: str) -> str:
+    """Return the text without what a model thought before it, which some servers leave there between tags."""
+    return _THOUGHT.sub("", text)
 
 
 def frame_data(name: str, text: str) -> str:

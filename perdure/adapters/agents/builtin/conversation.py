@@ -25,11 +25,14 @@ from perdure.adapters.agents.builtin.tools.tool_calls import (
     calls_in,
     calls_in_transcript,
     count_engine_texts,
+    is_empty_reply,
     texts_in,
     tool_definitions,
     tool_result,
+    tools_of,
+    writes_call_as_text,
 )
-from perdure.adapters.agents.text import redact_secrets
+from perdure.adapters.agents.text import redact_secrets, without_thoughts
 from perdure.models.base import Message
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.steps import STEPS
@@ -75,6 +78,45 @@ REASK = "Your answer was not accepted"
 does not grant another one."""
 
 VERSIONED = ("read", "write", "edit")
+
+
+@dataclass(frozen=True)
+class _UselessReply:
+    """A kind of reply that brings a step no further: what the model is told, how often in a row, and what people are
+    told when it replies so once more. `mark` begins the message and is looked for in the transcript."""
+
+    mark: str
+    advice: str
+    reasks: int
+    failure: str
+
+
+_EMPTY = _UselessReply(
+    "Your reply was empty",
+    ": it called no tool and said nothing. Go on with the work; when it is done, say in words what you did.",
+    reasks=2,
+    failure="the model's replies were empty, 3 in a row: no tool call, no words",
+)
+_PAUSED = _UselessReply("Go on.", "", reasks=2, failure="the model paused 3 times in a row without a tool call")
+_CUT = _UselessReply(
+    "Your reply reached its length limit",
+    ". Go on where it stopped, in less words or with a tool call.",
+    reasks=1,
+    failure="the model's replies reached their length limit, 2 in a row without a tool call: raise its max_tokens",
+)
+_CUT_CALL = _UselessReply(
+    "cut off: the reply reached its length limit",
+    ", nothing of it was run; make fewer or smaller calls",
+    reasks=3,
+    failure="the model's tool calls reached their length limit, 4 in a row: raise its max_tokens",
+)
+_CALL_AS_TEXT = _UselessReply(
+    "Your reply has a tool call written as text",
+    ", which runs nothing. Call the tool itself; if it was no call, say in other words what you did.",
+    reasks=1,
+    failure="the model wrote its tool calls as text, 2 in a row: does its server parse tool calls?",
+)
+_USELESS_MARKS = tuple(useless.mark for useless in (_EMPTY, _PAUSED, _CUT, _CUT_CALL, _CALL_AS_TEXT))
 
 
 @dataclass(frozen=True)
@@ -148,8 +190,8 @@ def decide_next(
 
     The step ends with the answer, and without one when the model refused, its context is full, it stopped for an
     unknown reason, made the same call IDENTICAL_CALLS_STOP times in a row, or the circle must end. The model is asked
-    to go on after a pause or a reply in free text that was cut off, to make the calls of a reply anew that was cut off,
-    once to test edits before it ends, and to correct a structured answer, REASKS times before the step ends as INVALID.
+    again after a reply that is of no use (see _UselessReply) before the step ends as FAILED, once to test edits before
+    it ends, and to correct a structured answer, REASKS times before the step ends as INVALID.
     """
     calls = calls_in(reply.message)
     match reply.stop_reason:
@@ -161,7 +203,7 @@ def decide_next(
         case "max_tokens":
             return _after_length_limit(step, reply, transcript)
         case "pause_turn" if not calls:
-            return Continue(user_message("Go on."))
+            return _ask_again(step, _PAUSED, transcript)
         case "tool_use" | "end_turn" | "stop_sequence" | "pause_turn":
             pass
         case unknown:
@@ -176,13 +218,18 @@ def decide_next(
         if circle is not None and circle.must_end:
             return _finish_step(Ending.LOOPING, str(circle))
         return RunTools()
+    text = _message_text(reply.message)
+    if writes_call_as_text(text, [tool.name for tool in tools_of(step)]):
+        return _ask_again(step, _CALL_AS_TEXT, transcript)
     if STEPS[step].answer is None:
+        if reply.stop_reason == "tool_use" or is_empty_reply(reply.message):  # an end is said, not left unsaid
+            return _ask_again(step, _EMPTY, transcript)
         if reminder := untested_reminder(step, transcript, tests):
             return Continue(user_message(reminder))
-        return StepFinished(Outcome(summary=free_text_summary(_message_text(reply.message))))
+        return StepFinished(Outcome(summary=free_text_summary(text)))
     try:
         is_last = count_engine_texts(transcript, REASK) >= REASKS
-        outcome, document = parse_answer(step, _message_text(reply.message), change, promises, is_last=is_last)
+        outcome, document = parse_answer(step, text, change, promises, is_last=is_last)
     except ValueError as problem:
         correction = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
         return _reask(transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
@@ -194,12 +241,31 @@ def _after_length_limit(step: Step, reply: Reply, transcript: Sequence[Message])
     run; a structured answer is requested again, REASKS times at most; free text is to go on."""
     calls = calls_in(reply.message)
     if calls:
-        text = "cut off: the reply reached its length limit, nothing of it was run; make fewer or smaller calls"
+        next_ = _ask_again(step, _CUT_CALL, transcript)
+        if isinstance(next_, StepFinished):
+            return next_
+        text = _CUT_CALL.mark + _CUT_CALL.advice
         return Continue({"role": "user", "content": [tool_result(call, text, is_error=True) for call in calls]})
     if STEPS[step].answer:
         correction = "it reached the length limit before its end. Answer again, shorter."
         return _reask(transcript, correction, f"{step}: it reached the length limit before its end")
-    return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
+    return _ask_again(step, _CUT, transcript)
+
+
+def _ask_again(step: Step, useless: _UselessReply, transcript: Sequence[Message]) -> Next:
+    """Return what the model is told after a reply of this kind; the step's end as FAILED where it was told that
+    `reasks` times since its last reply that was of use."""
+    told = 0
+    for message in reversed(transcript):
+        if message["role"] == "user":
+            results = [block["content"] for block in message["content"] if block.get("is_error")]
+            texts = [text for text in (*texts_in(message), *results) if text.startswith(_USELESS_MARKS)]
+            if not texts:
+                break
+            told += any(text.startswith(useless.mark) for text in texts)
+    if told >= useless.reasks:
+        return _finish_step(Ending.FAILED, one_line(f"{step}: {useless.failure}", SUMMARY_LIMIT))
+    return Continue(user_message(useless.mark + useless.advice))
 
 
 def _reask(transcript: Sequence[Message], correction: str, summary: str) -> Next:
@@ -218,8 +284,8 @@ def _finish_step(ending: Ending, summary: str) -> StepFinished:
 
 
 def _message_text(message: Message) -> str:
-    """Return all texts of a message as one, without outer white space."""
-    return "".join(texts_in(message)).strip()
+    """Return all texts of a message as one, without thoughts that a server left in them and outer white space."""
+    return without_thoughts("".join(texts_in(message))).strip()
 
 
 def results_message(

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin.errors import Endpoint, make_response_hook, translate_error, unavailable_error
-from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, max_cost_usd, max_total_tokens
+from perdure.adapters.agents.builtin.model_request import (
+    ModelRequest,
+    Reply,
+    max_cost_usd,
+    max_total_tokens,
+    readable_call,
+)
+from perdure.adapters.agents.message_builder import MessageBuilder, json_object, token_count
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.system.threads import in_thread
+from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from anthropic.types import Message
-    from anthropic.types import Usage as ApiUsage
-    from anthropic.types.beta import BetaCompactionIterationUsage, BetaMessage, BetaUsage
 
 MODEL_CONNECT_S = 10.0
 MODEL_SILENCE_S = 120.0
@@ -121,18 +126,23 @@ class Model:
         messages = client.beta.messages if request.compact else client.messages
         has_begun = False
         try:
-            async with asyncio.timeout(self._within_s), messages.stream(**body) as stream:
+            async with asyncio.timeout(self._within_s), await messages.create(**body, stream=True) as stream:
+                used_ids = {
+                    block["id"] for message in request.messages for block in message["content"] if "id" in block
+                }
+                builder = MessageBuilder(lambda block, text: readable_call(block, text, used_ids))
                 async for event in stream:
                     if not has_begun:
                         has_begun = True
                         on_first_event()
-                    if event.type == "text":
-                        on_text(event.text)
-                if not has_begun:
+                    if text := builder.add(event.to_dict(warnings=False)):
+                        on_text(text)
+                if builder.message is None:
                     raise unavailable_error(
                         "the model API answered without a reply; is this a Messages API?", self._endpoint
                     )
-                return self._to_reply(await stream.get_final_message(), stream.request_id)
+                request_id = stream.response.headers.get("request-id")
+                return self._to_reply(request, builder.message, builder.content(), request_id)
         except Exception as error:
             step_error = translate_error(error, request, self._endpoint)
             if step_error is None:
@@ -173,47 +183,49 @@ class Model:
             ),
         )
 
-    def _to_reply(self, message: Message | BetaMessage, request_id: str | None) -> Reply:
-        """Convert the library's message to a Reply, with its price (None where it is not known) and the reason for a
-        cache miss; unpaired surrogates are replaced. Raises ModelUnavailable for a message without a stop reason: its
-        stream was cut off."""
-        if message.stop_reason is None:
+    def _to_reply(self, request: ModelRequest, message: Json, content: list[Json], request_id: str | None) -> Reply:
+        """Convert the API's message to a Reply, with its price (None where it is not known) and the reason for a cache
+        miss; unpaired surrogates are replaced. A reply as long as it may be was cut off, whatever its stop reason says.
+        Raises ModelUnavailable for a message without a stop reason: its stream was cut off."""
+        stop_reason = message.get("stop_reason")
+        if not stop_reason:
             raise unavailable_error("the model's reply was cut off before its end", self._endpoint)
-        usage = usage_of(message.usage)
-        content = [block.to_dict(mode="json") for block in message.content]
-        detail = message.stop_details.to_dict(mode="json") if message.stop_details is not None else {}
+        usage = usage_of(json_object(message.get("usage")))
+        if usage.output_tokens >= request.max_tokens and stop_reason in ("end_turn", "stop_sequence", "tool_use"):
+            stop_reason = "max_tokens"
+        model = str(message.get("model") or request.model)
         return Reply(
             message={"role": "assistant", "content": _without_surrogates(content)},
-            stop_reason=message.stop_reason,
-            model=message.model,
-            usage=usage.model_copy(update={"cost_usd": usage_cost(message.model, usage)}),
+            stop_reason=str(stop_reason),
+            model=model,
+            usage=usage.model_copy(update={"cost_usd": usage_cost(model, usage) if usage.tokens else None}),
             request_id=request_id,
-            detail=str(detail.get("category") or ""),
-            id=message.id,
+            detail=str(json_object(message.get("stop_details")).get("category") or ""),
+            id=str(message.get("id") or ""),
             missed=_cache_miss_reason(message),
         )
 
 
-def usage_of(tokens: ApiUsage | BetaUsage | BetaCompactionIterationUsage) -> Usage:
-    """Return the tokens of a reply, without their price. Those of a summary, which the API names beside its usage, are
-    added."""
-    summaries = [iteration for iteration in getattr(tokens, "iterations", None) or () if iteration.type == "compaction"]
+def usage_of(tokens: Json) -> Usage:
+    """Return the tokens of a reply from its field `usage`, without their price; what is no number counts as 0. Those of
+    a summary, which the API names beside its usage, are added."""
+    iterations = tokens.get("iterations")
+    summaries = [json_object(iteration) for iteration in (iterations if isinstance(iterations, list) else ())]
     usage = Usage(
-        input_tokens=tokens.input_tokens,
-        cache_read_tokens=tokens.cache_read_input_tokens or 0,
-        cache_write_tokens=tokens.cache_creation_input_tokens or 0,
-        cache_write_1h_tokens=tokens.cache_creation.ephemeral_1h_input_tokens if tokens.cache_creation else 0,
-        output_tokens=tokens.output_tokens,
+        input_tokens=token_count(tokens.get("input_tokens")),
+        cache_read_tokens=token_count(tokens.get("cache_read_input_tokens")),
+        cache_write_tokens=token_count(tokens.get("cache_creation_input_tokens")),
+        cache_write_1h_tokens=token_count(json_object(tokens.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        output_tokens=token_count(tokens.get("output_tokens")),
     )
-    return sum(map(usage_of, summaries), usage)
+    return sum((usage_of(iteration) for iteration in summaries if iteration.get("type") == "compaction"), usage)
 
 
-def _cache_miss_reason(message: Message | BetaMessage) -> str:
+def _cache_miss_reason(message: Json) -> str:
     """Return the API's reason for a miss of its cache, such as `messages changed`; empty where it names none that is
     ours to mend."""
-    reason = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
-    is_ours = reason is not None and reason.type in _MISSES
-    return str(reason.type).replace("_", " ") if reason is not None and is_ours else ""
+    reason = str(json_object(json_object(message.get("diagnostics")).get("cache_miss_reason")).get("type"))
+    return reason.replace("_", " ") if reason in _MISSES else ""
 
 
 def load_api_library() -> None:
@@ -227,9 +239,9 @@ def load_api_library() -> None:
     response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_EMPTY_REPLY)
     http_client = anthropic.DefaultHttpxClient(transport=httpx2.MockTransport(lambda _: response))
     with anthropic.Anthropic(api_key="none", base_url=API_URL, max_retries=0, http_client=http_client) as client:
-        manager = client.messages.stream(model="none", max_tokens=1, messages=[{"role": "user", "content": "none"}])
-        with manager as stream:
-            stream.get_final_message()
+        body: Json = {"model": "none", "max_tokens": 1, "messages": [{"role": "user", "content": "none"}]}
+        for event in client.messages.create(**body, stream=True):
+            event.to_dict(warnings=False)
 
 
 def _sse_event(**fields: object) -> str:

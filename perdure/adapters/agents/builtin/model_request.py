@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
 from perdure.models.budget.ledger import Usage
+from perdure.text import one_line
 
 PIXELS_PER_TOKEN = 750
 """Pixels of an image that the model's API counts as a token; larger images are scaled down before, so this is the
@@ -209,6 +210,41 @@ class Reply:
 def canonical_json(value: object) -> bytes:
     """Return a value as compact JSON with sorted keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+UNREADABLE = "unreadable_input"
+"""The only fields of a tool call's input that could not be used are this, with the text that came, and `problem`."""
+
+
+def readable_call(block: dict[str, Any], input_text: str | None, used_ids: set[str]) -> dict[str, Any]:
+    """Return a tool call as it can be kept, run and sent again: with an input that is a JSON object (one under
+    UNREADABLE where it is not), a name and an id that no other call has, which is added to `used_ids`.
+
+    block       as it came; `input_text`: its input, where that came as a text
+
+    The reply was paid for: what is wrong in it the model gets back as an error, it does not make the reply unusable.
+    """
+    raw_id = block.get("id")
+    call_id = first_id = raw_id if isinstance(raw_id, str) and raw_id else f"call_{len(used_ids)}"
+    while call_id in used_ids:
+        call_id = f"{first_id}_{len(used_ids)}"
+    used_ids.add(call_id)
+    try:
+        call_input = block.get("input") if input_text is None else json.loads(input_text.strip() or "{}")
+        json.dumps(call_input, ensure_ascii=False, allow_nan=False).encode()
+        problem = "" if isinstance(call_input, dict) else "it is no JSON object"
+    except UnicodeEncodeError:
+        problem = "it holds half a character (an unpaired surrogate)"
+    except (ValueError, RecursionError) as error:
+        problem = f"it is not JSON: {one_line(str(error), 200)}"
+    if problem:
+        text = repr(block.get("input")) if input_text is None else input_text
+        call_input = {UNREADABLE: text[:UNREADABLE_CHARS].encode("utf-8", "replace").decode(), "problem": problem}
+    return {"type": "tool_use", "id": call_id, "name": str(block.get("name") or ""), "input": call_input}
+
+
+UNREADABLE_CHARS = 2000
+"""Characters that are kept of an input that could not be read."""
 
 
 def _clean_message(message: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from perdure.adapters.agents.builtin.answers import free_text_summary, parse_ans
 from perdure.adapters.agents.builtin.opening import compact_transcript, roles_of, system_prompt
 from perdure.adapters.agents.builtin.progress import DetectedCircle, last_warning
 from perdure.adapters.agents.builtin.review import ReviewedChange, ReviewPromises
-from perdure.adapters.agents.builtin.tools.tool_calls import describe_reply, texts_in
+from perdure.adapters.agents.builtin.tools.tool_calls import describe_reply, is_empty_reply, texts_in
 from perdure.adapters.agents.builtin.user_messages import add_user_messages
 from perdure.adapters.agents.cli_process import AgentClaim, AgentStartRequest
 from perdure.adapters.agents.presets import read_preset
@@ -218,6 +218,8 @@ def _check_claim(agent: AgentProcess, turn: GatedTurn, claim: AgentClaim) -> Age
         reason = f"it was {process_end.over}"
     elif not reason and turn.reply is None:
         reason = claim.error or "it ended without having asked its model"
+    elif not reason and turn.reply is not None and is_empty_reply(turn.reply.message):
+        reason = "its model's last reply was empty: no tool call, no words"
     elif not reason and not claim.well:
         reason = claim.error or agent.last_error_line() or "it ended without a result"
     return replace(claim, well=not reason, error=f"{agent.preset.title}: {reason}" if reason else "")

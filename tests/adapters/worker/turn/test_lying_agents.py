@@ -111,3 +111,12 @@ async def test_an_orphan_writes_into_no_checkpoint_and_is_dead_after_its_turn(ag
         results = await turns(bench)
         assert agent.alive() == []
         assert tree_is_at(bench, results[-1].checkpoint)
+
+
+async def test_success_after_a_last_reply_without_a_word_is_a_failure(agent: StandIn, tmp_path: Path) -> None:
+    async with working(tmp_path, TWO_FILES.replace("Add both", "…"), config=CONFIG) as bench:
+        results = await turns(bench)
+        assert results[-1].outcome is not None
+        assert results[-1].outcome.ending is Ending.FAILED
+        assert "last reply was empty" in results[-1].outcome.summary
+        assert tree_is_at(bench, results[-1].checkpoint)

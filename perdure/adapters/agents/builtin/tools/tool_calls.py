@@ -4,16 +4,18 @@ the turns of others."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from perdure.adapters.agents.builtin.model_request import UNREADABLE
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError
 from perdure.adapters.agents.builtin.tools.bash import BASH, end_all
 from perdure.adapters.agents.builtin.tools.files import EDIT, READ, WRITE, check_edited_file
 from perdure.adapters.agents.builtin.tools.search_tools import GLOB, GREP
-from perdure.adapters.agents.text import first_line
+from perdure.adapters.agents.text import first_line, without_thoughts
 from perdure.models.delivery.steps import STEPS
 from perdure.models.phases import Step
 from perdure.text import one_line, shorten
@@ -73,6 +75,60 @@ def texts_in(message: dict[str, Any]) -> list[str]:
     return [block["text"] for block in message["content"] if block.get("type") == "text"]
 
 
+def is_empty_reply(message: dict[str, Any]) -> bool:
+    """Return whether an assistant message neither calls a tool nor says anything in letters or digits."""
+    return not calls_in(message) and not first_line(without_thoughts("\n".join(texts_in(message))), DESCRIPTION_CHARS)
+
+
+_CALL_MARKS = re.compile(
+    r"^\s*(?:<\|?tool_calls?\b|<function_calls?>|<function=|<invoke name=|\[TOOL_CALLS?\]|<\|python_tag\|>|<｜tool"
+    r"|✿FUNCTION|(?:<\|channel\|>)?commentary to=)",
+    re.MULTILINE,
+)
+"""Beginnings of lines by which models write a tool call where their server does not parse it."""
+
+_CALL_NAMES = ("name", "tool", "tool_name", "function", "action")
+_CALL_INPUTS = ("arguments", "parameters", "input", "args", "params", "action_input")
+
+
+def writes_call_as_text(text: str, tools: Sequence[str]) -> bool:
+    """Return whether a text holds a call of one of these tools as models write it: by the marks of their templates, as
+    a JSON object that names tool and input, or as `tool(name="value"`. False without tools."""
+    if not tools:
+        return False
+    names = "|".join(map(re.escape, tools))
+    if _CALL_MARKS.search(text) or re.search(rf"^\s*(?:{names})\(\w+\s*=\s*[\"'\[\d]", text, re.MULTILINE):
+        return True
+    if re.search(rf"^\s*Action: *(?:{names})\s*$", text, re.MULTILINE):
+        return True
+    return any(_is_call(value, tools, 4) for value in _json_values(text))
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Yield the JSON values that begin a line of a text, one after another."""
+    decoder, position = json.JSONDecoder(), 0
+    while (begin := _JSON_BEGIN.search(text, position)) is not None:
+        try:
+            value, position = decoder.raw_decode(text, begin.end() - 1)
+        except (ValueError, RecursionError):
+            position = begin.end()
+        else:
+            yield value
+
+
+_JSON_BEGIN = re.compile(r"^[ \t]*[{\[]", re.MULTILINE)
+
+
+def _is_call(value: object, tools: Sequence[str], depth: int) -> bool:
+    """Return whether a JSON value, or one of the first in it, is an object that names one of the tools and an input."""
+    if isinstance(value, dict):
+        named = any(isinstance(value.get(name), str) and value[name] in tools for name in _CALL_NAMES)
+        if named and not value.keys().isdisjoint(_CALL_INPUTS):
+            return True
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and any(_is_call(part, tools, depth - 1) for part in list(parts)[:20])
+
+
 def count_engine_texts(transcript: Iterable[dict[str, Any]], mark: str) -> int:
     """Count the texts in user messages that begin with `mark`, the beginning of one kind of the engine's own messages.
     They are counted in the transcript, so that a crash does not grant the model another one."""
@@ -116,6 +172,10 @@ async def _call_tool(block: dict[str, Any], call: ToolCall) -> str:
     tool = tools.get(block["name"])
     if tool is None:
         raise ToolError(f"there is no tool {one_line(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
+    if isinstance(block["input"], dict) and UNREADABLE in block["input"]:
+        raise ToolError(
+            f"the call's input could not be used, nothing was run: {block['input']['problem']}; call it again"
+        )
     return await tool.call(block["input"], call)
 
 

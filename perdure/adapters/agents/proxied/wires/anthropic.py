@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.adapters.agents.message_builder import MessageBuilder, token_count
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import (
     IncompleteReply,
@@ -27,7 +28,6 @@ from perdure.adapters.agents.proxied.wires.common import (
     request_error,
     require_text,
     text_block,
-    token_count,
     tool_use_block,
     without_fields,
 )
@@ -220,32 +220,21 @@ def _message_from_events(body: bytes) -> Json:
 
     Raises IncompleteReply when the stream does not come to its end, WireError when it holds an error.
     """
-    message: Json | None = None
-    blocks: dict[int, _BlockBuilder] = {}
+    builder = MessageBuilder(_tool_call)
     for _, event in parse_events(body):
-        kind = event.get("type")
-        if kind == "error":
+        if event.get("type") == "error":
             raise _stream_error(event)
-        if kind == "message_start" and isinstance(event.get("message"), dict):
-            message = dict(event["message"])
-        elif message is None:
-            continue
-        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
-            blocks[token_count(event.get("index"))] = _BlockBuilder(event["content_block"])
-        elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            if (block := blocks.get(token_count(event.get("index")))) is not None:
-                block.add_delta(event["delta"])
-        elif kind == "message_delta":
-            delta, usage = event.get("delta"), event.get("usage")
-            message |= delta if isinstance(delta, dict) else {}
-            new_usage = (
-                {name: value for name, value in usage.items() if value is not None} if isinstance(usage, dict) else {}
-            )
-            old_usage = message.get("usage")
-            message["usage"] = {**(old_usage if isinstance(old_usage, dict) else {}), **new_usage}
-        elif kind == "message_stop":
-            return {**message, "content": [blocks[index].build_block() for index in sorted(blocks)]}
+        builder.add(event)
+        if builder.has_ended and builder.message is not None:
+            return {**builder.message, "content": builder.content()}
     raise IncompleteReply("it was cut off before its end")
+
+
+def _tool_call(block: Json, input_text: str | None) -> Json:
+    """Return a tool call; an input that ends halfway (max_tokens) is kept as the text it is."""
+    if input_text is None:
+        return block
+    return tool_use_block(str(block.get("name", "")), str(block.get("id", "")), input_text.strip())
 
 
 def _stream_error(event: Json) -> WireError:
@@ -255,38 +244,3 @@ def _stream_error(event: Json) -> WireError:
     message = str(error.get("message") or error_type) if isinstance(error, dict) else error_type
     status = next((number for number, name in _ERROR_TYPES.items() if name == error_type), 500)
     return WireError(status, error_type, message)
-
-
-_DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-
-
-class _BlockBuilder:
-    """A content block that is built up from the deltas of a stream."""
-
-    def __init__(self, start: Json) -> None:
-        self._block = dict(start)
-        self._pieces: dict[str, list[str]] = {}
-
-    def add_delta(self, delta: Json) -> None:
-        """Add a delta to the block: its signature, a citation, or a piece of text, thinking or a tool's input; others
-        are ignored."""
-        kind = delta.get("type")
-        if kind == "signature_delta":
-            self._block["signature"] = delta.get("signature", "")
-        elif kind == "citations_delta":
-            self._block["citations"] = [*(self._block.get("citations") or []), delta.get("citation")]
-        elif isinstance(kind, str) and kind in _DELTA_FIELDS:
-            name = _DELTA_FIELDS[kind]
-            self._pieces.setdefault(name, []).append(str(delta.get(name, "")))
-
-    def build_block(self) -> Json:
-        """Return the block with all its pieces; a tool's input that ends halfway (max_tokens) is kept as the text it
-        is."""
-        block = dict(self._block)
-        for name, pieces in self._pieces.items():
-            if name == "partial_json":
-                input_text = "".join(pieces)
-                block = tool_use_block(str(block.get("name", "")), str(block.get("id", "")), input_text.strip())
-            else:
-                block[name] = str(block.get(name) or "") + "".join(pieces)
-        return block

@@ -117,11 +117,6 @@ def reply_token_limit(value: object) -> int:
     return value
 
 
-def token_count(value: object) -> int:
-    """Return a number of tokens as an API gives it; 0 for everything that is no positive integer."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
 def text_block(value: str) -> Json:
     """Return a text block, in the shape of our transcripts."""
     return {"type": "text", "text": value}

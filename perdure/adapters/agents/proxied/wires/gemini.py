@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from perdure.adapters.agents.message_builder import token_count
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import (
     IncompleteReply,
@@ -29,7 +30,6 @@ from perdure.adapters.agents.proxied.wires.common import (
     reply_token_limit,
     request_error,
     text_block,
-    token_count,
     tool_result_block,
     tool_use_block,
     without_fields,
