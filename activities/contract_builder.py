@@ -18,7 +18,12 @@ from perdure.adapters.git.landing import vault_branch_head
 from perdure.adapters.git.publish import check_push_allowed
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.repository.config import EffectiveConfig, load_repository_config, merge_config
+from perdure.adapters.repository.config import (
+    EffectiveConfig,
+    load_repository_config,
+    merge_config,
+    read_committed_config,
+)
 from perdure.adapters.repository.terms import (
     BranchBase,
     branch_names,
@@ -30,6 +35,7 @@ from perdure.adapters.repository.terms import (
     is_from_this_home,
 )
 from perdure.models.backlog.request import LandingPlace
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.delivery.steps import AGENTIC, ROLE
@@ -38,8 +44,6 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import branch_name
 from perdure.models.limits import CONFIG_BYTES, USD_MOST
 from perdure.models.phases import Kind, Phase, invalid_phases_reason
-
-CONFIG_FILE = "perdure.toml"
 
 
 class ContractBuilder(OnHost):
@@ -156,8 +160,7 @@ class ContractBuilder(OnHost):
         """Read perdure.toml of the commit `base_sha`, and return it merged with the settings of host, environment and
         request and any configuration sent with the request. Without that file the others alone count. Raises
         InvalidRequest or BadInput for a setting that is not valid."""
-        content = vault.read_file(base_sha, CONFIG_FILE, CONFIG_BYTES)
-        text = content.decode(errors="replace") if content is not None else None
+        text = read_committed_config(vault.git, base_sha)
         return merge_config(
             host=self._host.config,
             env=os.environ,

@@ -16,7 +16,7 @@ from time import monotonic
 from temporalio import activity
 
 from activities.backlog import BacklogActivities, send_heartbeats
-from activities.contract_builder import CONFIG_FILE, ContractBuilder
+from activities.contract_builder import ContractBuilder
 from activities.prepare import PrepareActivity
 from activities.run_tests import BaseTests, check_name, run_item_checks, test_base, test_commit
 from perdure.adapters.checks import tests
@@ -41,7 +41,7 @@ from perdure.models.backlog.following import (
 )
 from perdure.models.backlog.request import CHECKS_S
 from perdure.models.checks.report import TestReport
-from perdure.models.config.repository import TestCommand
+from perdure.models.config.repository import CONFIG_FILE, TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.turn import Contract

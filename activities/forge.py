@@ -39,6 +39,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.delivery import publishing
 from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Step
+from perdure.text import shell_word
 
 
 class ForgeActivities(OnHost):
@@ -184,7 +185,7 @@ def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | 
         branch=work.branch,
         head=work.head,
         tested_tree=work.tests.tree if work.tests is not None else "",
-        retry_command=f"perdure retry {work.workflow_id}",
+        retry_command=f"perdure retry {shell_word(work.workflow_id)}",
     )
 
 

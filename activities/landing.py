@@ -20,7 +20,6 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.contract_builder import CONFIG_FILE
 from activities.on_host import OnHost
 from activities.prepare import complete_contract
 from activities.run_tests import BaseTests, test_base
@@ -49,6 +48,7 @@ from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.backlog.request import LandingPlace
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.turn import Contract

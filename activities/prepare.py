@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from activities.contract_builder import CONFIG_FILE, ContractBuilder
+from activities.contract_builder import ContractBuilder
 from activities.forking import fork_summary, prepare_fork
 from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
@@ -38,7 +38,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.agent import turn_of_checkpoint
 from perdure.adapters.worker.workspace_setup import SetupRecord, read_setup_record
-from perdure.models.config.repository import Limits, parse_duration
+from perdure.models.config.repository import CONFIG_FILE, Limits, parse_duration
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 
 _SEQUENCE = re.compile(
@@ -95,6 +96,11 @@ def valid_text(text: str) -> str:
     """Return a text with `?` for what UTF-8 cannot hold: undecodable bytes of a name, and the halves of characters that
     JSON can carry."""
     return text.encode(errors="replace").decode()
+
+
+def shell_word(value: object) -> str:
+    """Return an id, a path or another value as one word of a shell, for each command that people are told to type."""
+    return shlex.quote(str(value))
 
 
 def escape_path(path: str | bytes) -> str:

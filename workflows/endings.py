@@ -29,6 +29,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
 from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
 from perdure.models.rules.parallel_builds import is_tasks_backlog
+from perdure.text import shell_word
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ def foreign_start_error(backlog_id: str) -> ApplicationError | None:
     starter = delivery if backlog_id == workflow.info().workflow_id else backlog_id
     if parent is not None and parent.workflow_id == starter and is_tasks_backlog(backlog_id, delivery):
         return None
-    return invalid_request(f"tasks of a plan are begun by their delivery: perdure retry {delivery}")
+    return invalid_request(f"tasks of a plan are begun by their delivery: perdure retry {shell_word(delivery)}")
 
 
 def check_parent(request: DeliveryRequest) -> None:
@@ -172,7 +173,9 @@ def check_parent(request: DeliveryRequest) -> None:
     place, forked, info = request.landing, request.forked, workflow.info()
     error = foreign_start_error(place.backlog) if place is not None and request.parent_delivery is not None else None
     if forked is not None and forked.attempt and (info.parent is None or info.parent.workflow_id != forked.delivery):
-        error = invalid_request(f"attempts at a plan are begun by their delivery: perdure retry {forked.delivery}")
+        error = invalid_request(
+            f"attempts at a plan are begun by their delivery: perdure retry {shell_word(forked.delivery)}"
+        )
     if error is not None:
         raise error
 

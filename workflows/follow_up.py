@@ -14,7 +14,7 @@ from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
 from perdure.models.ids import delivery_key
 from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.rules.dependencies import retargets, stacked_items
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 from workflows.endings import invalid_request, raise_if_cancelled
 from workflows.items import FORGE_RETRIES
 from workflows.publishing import FORGE_ATTEMPT
@@ -116,7 +116,7 @@ class PullRequestStack:
                 None,
             )
             restore_command = (
-                f"git push origin {lower_item.landing.commit[:12]}:refs/heads/{pull_state.into}"
+                f"git push origin {lower_item.landing.commit[:12]}:refs/heads/{shell_word(pull_state.into)}"
                 if lower_item is not None
                 else pull_state.into
             )

@@ -51,7 +51,7 @@ from perdure.models.rules.landed_checks import checks_for_landing, unchecked_sum
 from perdure.models.rules.parallel_builds import parent_of_task
 from perdure.models.rules.scheduling import ItemStart, count_items_to_land, next_to_land
 from perdure.models.webui.backlog import render_items_table
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 from workflows.children import Child, Children, Signal, hold_signal, message_signal, send_to_all
 from workflows.endings import failure_reason
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE, wait_for_pull_request_room
@@ -367,7 +367,7 @@ class Items:
             state.message = closed.message
         except ActivityError as error:
             reason = shorten(f"{len(landed)} landed on {opened.branch}; no pull request: {failure_reason(error)}", 400)
-            state.message = f"{reason}; once that is out of the way: perdure backlog retry {id}"
+            state.message = f"{reason}; once that is out of the way: perdure backlog retry {shell_word(id)}"
 
     async def cancel_running(self) -> None:
         """Request the cancellation of every delivery that runs, without waiting for the ends; each keeps its work."""

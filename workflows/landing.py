@@ -25,7 +25,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.rules.dependencies import stackable_commit
 from perdure.models.rules.gates import landing_obstacle, red_tests_approval
 from perdure.models.rules.scheduling import LIMIT_GATE
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 from workflows.endings import DeliveryStopped, raise_if_cancelled
 from workflows.publishing import ForgeSteps, wait_for_room
 from workflows.signals import send_signal
@@ -283,7 +283,8 @@ class Landing:
         place = self._place
         if backlog_runs:
             return f"for its turn to land on {place.branch}"
-        return f"for backlog {place.backlog}, which has ended: perdure backlog retry {place.backlog} {place.item}"
+        retry_command = f"perdure backlog retry {shell_word(place.backlog)} {shell_word(place.item)}"
+        return f"for backlog {place.backlog}, which has ended: {retry_command}"
 
     async def _wait_for_grant(self, seq: int, patience: timedelta) -> bool:
         """Wait until request number `seq` is granted, and return True; False when it is not within `patience`."""

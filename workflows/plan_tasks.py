@@ -28,7 +28,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 from workflows.children import Children, Relay
 from workflows.endings import not_delivered
 from workflows.step_runner import StepRunner
@@ -75,7 +75,7 @@ class PlanTasks:
         failed or was ended."""
         runner, since = self._runner, workflow.now()
         runner.state.children.ids = tuple(f"{id}/{task.item_id}" for task in tasks)
-        runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
+        runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {shell_word(id)}"
         runner.refresh_details()
         try:
             progress = await self._build_in_backlog(id, tasks)

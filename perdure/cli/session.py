@@ -20,6 +20,7 @@ from perdure.local.connect import connect_to_temporal, wrong_server_reason
 from perdure.local.up import ensure_running
 from perdure.models.errors import BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
+from perdure.text import shell_word
 
 _NEWEST = 20
 """Deliveries looked at to find the newest: all of them but one may be verifications."""
@@ -56,8 +57,10 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
             waiting_items = [
                 entry for entry in await perdure.list_waiting() if entry.delivery_id.startswith(f"{text}/")
             ]
-            return only_waiting_id(waiting_items, decision, where=text, fix=f"perdure backlog status {text}")
-        fix = f"perdure backlog status {text}; its deliveries are {text}/ITEM"
+            return only_waiting_id(
+                waiting_items, decision, where=text, fix=f"perdure backlog status {shell_word(text)}"
+            )
+        fix = f"perdure backlog status {shell_word(text)}; its deliveries are {text}/ITEM"
         raise BadInput(f"{text} is a backlog, not a delivery", where=text, fix=fix)
     candidate_ids = [candidate.delivery_id for candidate in await perdure.list(limit=_CANDIDATES)]
     return find_scheduled_workflow(text, candidate_ids) or match_id_prefix(text, candidate_ids)

@@ -42,6 +42,7 @@ from perdure.models.rules.backlog import (
 )
 from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.inbox import NotCounted
+from perdure.text import shell_word
 
 STATE_TIMEOUT = timedelta(seconds=30)
 """Limit of the query for the state of an ended backlog, whose whole history a busy worker has to replay first."""
@@ -80,7 +81,7 @@ class Backlog:
             raise
         if execution.workflow_type != BACKLOG_WORKFLOW:
             problem = f"{self.id} is no backlog, but a {execution.workflow_type.lower()}"
-            raise BadInput(problem, fix=f"perdure show {self.id}")
+            raise BadInput(problem, fix=f"perdure show {shell_word(self.id)}")
         return await describe_run(execution)
 
     async def request(self) -> dict[str, Any]:
@@ -240,7 +241,7 @@ class Backlog:
         """Return the BadInput which says that this backlog has ended, how, and what can still be done."""
         word = described.outcome.replace("_", " ")
         ended = "has ended" if word in ("", "ended") else f"has ended ({word})"
-        fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
+        fix = f"perdure backlog report {shell_word(self.id)} says how; retry ITEM goes on with one that failed"
         return BadInput(f"{self.id} {ended}: nothing of it can be changed", fix=fix)
 
     async def _restart_with_change(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
@@ -290,7 +291,7 @@ class Backlog:
         try:
             reply = await send_update(self._handle, name, payload, uuid.uuid4().hex)
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
-            then = f"perdure backlog status {self.id} shows if it counted"
+            then = f"perdure backlog status {shell_word(self.id)} shows if it counted"
             raise NoWorker("no worker has answered", where=self.id, consequence=then) from None
         except WorkflowUpdateFailedError as error:
             what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
@@ -448,5 +449,5 @@ def _suggest_adding(id: str, reason: str, raw: dict[str, Any], *, running: bool)
     """
     if OTHER_ITEMS not in reason or not any("issue" in item for item in raw.get("items", ())):
         return ""
-    typed = f"perdure backlog add {id} --issue N" if running else "perdure deliver --issue N"
-    return f"{typed} builds one more; perdure backlog status {id} shows those it has"
+    typed = f"perdure backlog add {shell_word(id)} --issue N" if running else "perdure deliver --issue N"
+    return f"{typed} builds one more; perdure backlog status {shell_word(id)} shows those it has"

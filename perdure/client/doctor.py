@@ -30,7 +30,7 @@ from perdure.client.history.runs import read_history
 from perdure.client.server.view import escape_filter_value, has_pollers
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 LOOKED_AT_MOST = 200
 """Most running workflows, the newest, that `doctor` asks the server about one by one: a few milliseconds each."""
@@ -64,13 +64,13 @@ async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
         if queue not in served:
             served[queue] = await has_pollers(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
         if not served[queue]:
-            fix = f"perdure cancel {execution.id}, then submit it again to task queue {TASK_QUEUE}"
+            fix = f"perdure cancel {shell_word(execution.id)}, then submit it again to task queue {TASK_QUEUE}"
             yield StuckWorkflow(execution.id, f"waits on task queue {queue}, from which nobody takes work", fix)
         elif reason := await _task_failure(client, execution):
             yield StuckWorkflow(
                 execution.id,
                 reason,
-                f"a worker of the release that began it goes on; or: perdure cancel {execution.id}",
+                f"a worker of the release that began it goes on; or: perdure cancel {shell_word(execution.id)}",
             )
 
 

@@ -33,6 +33,7 @@ from perdure.models.delivery.request import DeliveryRequest, parse_request, requ
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
 from perdure.models.ids import DELIVERY_WORKFLOW, issue_delivery_id
+from perdure.text import shell_word
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Perdure:
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
                     f"{id} has ended without delivering ({await delivery.ending_summary()})",
-                    fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
+                    fix=f"perdure retry {shell_word(id)} goes on with it; --id NAME starts another delivery",
                 ) from None
             return Submission(delivery, attached=True)
 

@@ -42,7 +42,7 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.schedule import RecurringTime
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 
 LATE_MOST = timedelta(hours=1)
 """The delay within which a time that passed while the server was down is made up for; after that it is missed: who
@@ -168,7 +168,7 @@ class Schedules:
         raise BadInput(
             f"the id {id} is taken by a schedule: {existing.what}, {existing.when}",
             where=id,
-            fix=f"perdure schedules remove {id} makes room; --id NAME makes another",
+            fix=f"perdure schedules remove {shell_word(id)} makes room; --id NAME makes another",
         )
 
     async def list(self) -> list[ScheduleInfo]:

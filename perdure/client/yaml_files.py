@@ -23,6 +23,12 @@ Location = tuple[int | str, ...]
 
 _PATH = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*): ")
 
+_PROSE = ("request", "title", "problem", "solution", "details")
+"""Fields whose texts are sentences: nobody comments on them in their own line."""
+
+_QUOTE_ADVICE = "quote a text that holds `: ` or ` #`, or begins with a sign"
+"""The usual mend, where the parser only says which token it would have liked to see."""
+
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
@@ -96,21 +102,24 @@ def parse_location(message: str) -> Location:
 def parse_yaml(text: str) -> YamlDocument:
     """Parse a YAML text.
 
-    Raises InvalidYaml for what is not YAML, has a key twice or one that is no plain word, refers to other parts of
-    itself or is nested too deeply; with the line, or 0 where none is known.
+    Raises InvalidYaml for what is not YAML, has a key twice or one that is no plain word, a text that ` #` would cut,
+    refers to other parts of itself or is nested too deeply; with the line, or 0 where none is known.
     """
+    text = text.removeprefix("\ufeff")
     try:
         _check_structure(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
-            _check_duplicate_keys(node)
+            _check_nodes(node, text.splitlines())
             return YamlDocument(loader.construct_document(node) if node is not None else None, node)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = f"this is not YAML: {error.problem or error.context}"
+        line = text.splitlines()[mark.line] if mark is not None and mark.line < len(text.splitlines()) else ""
+        advice = "indent by blanks, not by tabs" if re.match(r"[ -]*\t", line) else _QUOTE_ADVICE
+        what = f"this is not YAML: {error.problem or error.context}; {advice}"
         raise InvalidYaml(what, mark.line + 1 if mark is not None else 0) from None
     except InvalidYaml:
         raise
@@ -133,14 +142,15 @@ def _check_structure(text: str) -> None:
             raise InvalidYaml(f"it is nested deeper than {NESTING} levels", event.start_mark.line + 1)
 
 
-def _check_duplicate_keys(node: yaml.Node | None) -> None:
-    """Raise InvalidYaml for a key that stands twice in one mapping, or that is no plain word, anywhere below a node.
+def _check_nodes(node: yaml.Node | None, lines: list[str], name: str = "") -> None:
+    """Raise InvalidYaml for a key that stands twice in one mapping or is no plain word, and for a text that ` #` cuts,
+    anywhere below a node, the value of `name`.
 
-    YAML would keep the last of two keys and drop the other in silence.
+    YAML would keep the last of two keys, and of `request: Fix #12 in the parser` the word `Fix`, in silence.
     """
     if isinstance(node, yaml.SequenceNode):
         for child in node.value:
-            _check_duplicate_keys(child)
+            _check_nodes(child, lines, name)
     elif isinstance(node, yaml.MappingNode):
         lines_by_key: dict[str, int] = {}
         for key, value in node.value:
@@ -150,7 +160,14 @@ def _check_duplicate_keys(node: yaml.Node | None) -> None:
             if key.value in lines_by_key:
                 raise InvalidYaml(f"{key.value}: is given twice, in line {lines_by_key[key.value]} too", line)
             lines_by_key[key.value] = line
-            _check_duplicate_keys(value)
+            _check_nodes(value, lines, key.value)
+    elif isinstance(node, yaml.ScalarNode) and not node.style and node.end_mark.line < len(lines):
+        rest = lines[node.end_mark.line][node.end_mark.column :]
+        is_word = len(node.value.split()) < 2 and name not in _PROSE
+        is_text = name in _PROSE or node.tag.rpartition(":")[2] in ("str", "null")
+        if is_text and rest.lstrip().startswith("#") and not (is_word and re.match(r"\s+#+(\s|$)", rest)):
+            where = f"{name}: " if name else ""
+            raise InvalidYaml(f"{where}everything from # on would be lost: quote it", node.end_mark.line + 1)
 
 
 BACKLOG_BYTES = 1024 * 1024

@@ -52,7 +52,7 @@ from perdure.render.backlog.text import change_lines, headline, status_lines
 from perdure.render.progress_lines import RETRY, ProgressReporter, closing_lines
 from perdure.render.step_lines import BAD
 from perdure.secrets import within
-from perdure.text import visible
+from perdure.text import shell_word, visible
 
 DEMO_TIMEOUT_S = 900.0
 """Seconds for a demo that nobody watches: twenty times what it takes, so that a build server is not kept for ever."""
@@ -446,7 +446,7 @@ def _print_end(
         *(f"  {line}" for line in visible(landed_log).splitlines()),
         *("", "Receipt, counted from history and git", *(f"  {line}" for line in receipt.lines())),
         *("", f"All of it is kept in {directories.root}, until the next demo. To look at it:"),
-        f"  export PERDURE_HOME={directories.home.root}",
+        f"  export PERDURE_HOME={shell_word(directories.home.root)}",
         f"  {perdure} up --detach && {perdure} backlog report {BACKLOG_ID} --html night.html     # "
         f"{perdure} down ends it",
     ):

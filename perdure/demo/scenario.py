@@ -25,7 +25,7 @@ from perdure.models.delivery.decisions import Gate
 from perdure.models.errors import BadInput
 from perdure.render.progress_lines import RETRY, Header
 from perdure.render.step_lines import WARN
-from perdure.text import one_line, short_sha, visible
+from perdure.text import one_line, shell_word, short_sha, visible
 
 _MAX_BODY_LINES = 6
 
@@ -195,7 +195,7 @@ def ending_lines(directories: DemoDirectories, scenario: DemoScenario) -> list[s
     commands = [
         "",
         f"All of it is kept in {directories.root}, until the next demo. To look at it:",
-        f"  export PERDURE_HOME={directories.home.root}",
+        f"  export PERDURE_HOME={shell_word(directories.home.root)}",
         f"  {perdure} up --detach && {perdure} show {scenario.id}",
         f"  {perdure} verify {scenario.id}     # its receipt again; also report, diff, logs; {perdure} down ends it",
     ]

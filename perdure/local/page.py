@@ -10,7 +10,6 @@ import json
 import os
 import re
 import secrets as randomness
-import shlex
 import signal
 import ssl
 import sys
@@ -27,6 +26,7 @@ from perdure.local.identity import HOST
 from perdure.local.places import Places
 from perdure.local.processes import command_tied_to_us, holds_lock
 from perdure.models.errors import BadInput, PerdureError
+from perdure.text import shell_word
 
 PAGE_RESTART_S = 5.0
 """Pause before a page that ended is started again: the home's disk may be full."""
@@ -60,7 +60,7 @@ def ensure_page_token(home: Home) -> str:
     """
     home.make_private()
     path = home.root / "page.token"
-    fix = f"remove it: the page makes another one (rm -r {shlex.quote(str(path))})"
+    fix = f"remove it: the page makes another one (rm -r {shell_word(path)})"
     try:
         with hold_lock(home.root / "page.token.lock"):
             if not os.path.lexists(path):

@@ -35,6 +35,7 @@ from perdure.local.processes import (
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.models.limits import DISK_FREE_BYTES, SERVER_ANSWER_S, SERVER_START_S, SERVER_STOP_S
+from perdure.text import shell_word
 
 DATABASE_CHECK_S = 3.0
 """Limit for `PRAGMA quick_check` at a start, enough for some 2 GB; what is not checked by then counts as whole."""
@@ -98,7 +99,7 @@ def _check_undamaged(places: Places) -> None:
     if not problem:
         return
     aside = places.database.parent / "database-damaged"
-    quoted_files, quoted_aside = shlex.join(str(path) for path in places.database_files()), shlex.quote(str(aside))
+    quoted_files, quoted_aside = shlex.join(str(path) for path in places.database_files()), shell_word(aside)
     copies = sorted(places.database_copies.glob("temporal-*"))
     instead = f"; {copies[-1]} is from before the last upgrade" if copies else ""
     raise BadInput(

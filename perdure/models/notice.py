@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from perdure.models.delivery.result import DeliveryResult, PullRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.ids import delivery_key
 from perdure.models.webui.backlog import count_phases
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 NOTICE_RESULT_BYTES = 32 * 1024
 """Of a result in a notice; above that its steps are left out: the notice must stay below 64 KiB of history."""
@@ -242,8 +241,8 @@ def decision_options(pending_decision: PendingDecision, delivery_id: str) -> tup
 
     All commands but that for budget name what they decide, because a message may be read late.
     """
-    quoted_id = shlex.quote(delivery_id)
-    target_option = f" --of {shlex.quote(pending_decision.target)}"
+    quoted_id = shell_word(delivery_id)
+    target_option = f" --of {shell_word(pending_decision.target)}"
     commands = {
         "approve": f"perdure approve {quoted_id}{target_option}",
         "reject": f'perdure reject {quoted_id}{target_option} --note "…"',

@@ -38,6 +38,7 @@ from perdure.rehearsal.wires.chat import ChatWire
 from perdure.rehearsal.wires.gemini import GeminiWire
 from perdure.rehearsal.wires.messages import MessagesWire, count_tokens
 from perdure.rehearsal.wires.responses import ResponsesWire
+from perdure.text import shell_word
 
 REQUEST_ID = web.RequestKey("request_id", str)
 
@@ -387,7 +388,7 @@ async def play_until_signal(
         async with Rehearsal(screenplay, host=host, port=port) as rehearsal:
             announce(
                 f"{screenplay.script.title!r} plays on {rehearsal.url} until Ctrl-C; in another terminal:\n"
-                f"  export ANTHROPIC_BASE_URL={rehearsal.url} ANTHROPIC_API_KEY={SHOWN_API_KEY}"
+                f"  export ANTHROPIC_BASE_URL={shell_word(rehearsal.url)} ANTHROPIC_API_KEY={SHOWN_API_KEY}"
             )
             await stop.wait()
     finally:

@@ -4,7 +4,6 @@ other modules of `perdure.render`; decisions are sent elsewhere."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -23,7 +22,17 @@ from perdure.models.phases import Step
 from perdure.models.rules.allowance import used_tokens
 from perdure.render.findings_text import promise_lines, report_lines
 from perdure.render.step_lines import WARN
-from perdure.text import escape_path, format_count, format_money, format_tokens, one_line, shorten, span, visible
+from perdure.text import (
+    escape_path,
+    format_count,
+    format_money,
+    format_tokens,
+    one_line,
+    shell_word,
+    shorten,
+    span,
+    visible,
+)
 
 
 async def pending_details(delivery: Delivery, pending_decision: PendingDecision) -> list[str]:
@@ -193,7 +202,7 @@ def pending_lines(pending_decision: PendingDecision, id: str) -> list[str]:
     else:
         lines = [f"{WARN} waits for you: {one_line(pending_decision.summary, 300)}"]
     if (view_command := _VIEW_COMMANDS.get(pending_decision.gate)) is not None:
-        lines.append(f"{_INDENT}{view_command} {shlex.quote(id)}")
+        lines.append(f"{_INDENT}{view_command} {shell_word(id)}")
     if pending_decision.expires is not None:
         lines.append(f"{_INDENT}without a decision it ends at {pending_decision.expires:%Y-%m-%d %H:%M} UTC")
     return [*lines, *(_INDENT + command for command in commands_for_decision(pending_decision, id))]
@@ -214,12 +223,12 @@ def decision_line(decision: DecisionMade) -> str:
 
 def hold_lines(reason: str, id: str) -> list[str]:
     """Return the lines about a delivery that a person holds: the reason, and the command that ends the hold."""
-    return [f"{WARN} {one_line(reason)}", f"{_INDENT}perdure resume {shlex.quote(id)}"]
+    return [f"{WARN} {one_line(reason)}", f"{_INDENT}perdure resume {shell_word(id)}"]
 
 
 def commands_for_decision(pending_decision: PendingDecision, id: str) -> list[str]:
     """Return the commands that a person types to decide what a delivery waits for, one for each option."""
-    quoted_id = shlex.quote(id)
+    quoted_id = shell_word(id)
     command_by_option = {
         "approve": f"perdure approve {quoted_id}",
         "reject": f'perdure reject {quoted_id} --note "…"',
@@ -263,7 +272,7 @@ def explain_invalid_answer(question: Question, text: str, id: str) -> tuple[str,
     choices, shown = choices_of(question), one_line(text, 60)
     if not choices or text in choices:
         return "", ""
-    command = f"perdure answer {shlex.quote(id)}"
+    command = f"perdure answer {shell_word(id)}"
     if question.kind is QuestionKind.YES_NO:
         return f"{shown!r} is neither yes nor no", f"{command} yes"
     *others, last = [f"{number} ({one_line(choice, 40)})" for number, choice in enumerate(choices, 1)]

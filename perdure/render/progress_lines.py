@@ -4,7 +4,6 @@ here."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from perdure.render.step_lines import (
     group_steps,
     line_of,
 )
-from perdure.text import format_count, format_money, one_line, short_sha, span
+from perdure.text import format_count, format_money, one_line, shell_word, short_sha, span
 
 if TYPE_CHECKING:
     from perdure.client import PendingActivity
@@ -355,7 +354,7 @@ def _changed_promises_text(result: DeliveryResult) -> str:
     remark = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
     return (
         f"{format_count(result.tests.promises, 'changed promise')}, {remark}: perdure report "
-        f"{shlex.quote(result.delivery_id)}"
+        f"{shell_word(result.delivery_id)}"
     )
 
 

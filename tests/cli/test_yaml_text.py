@@ -41,6 +41,19 @@ def test_what_looks_like_a_switch_a_time_or_an_octal_number_is_the_word_that_was
         ("[a]: 1\n", 1, "a key has to be a word"),
         ("[" * 5000, 1, "nested deeper than"),
         ("a: \x00\n", 0, "this is not YAML"),
+        ("request: Fix #12 in the parser\n", 1, "request: everything from # on would be lost: quote it"),
+        ("request: #12 is broken\n", 1, "quote it"),
+        ("request: Fix # 12\n", 1, "quote it"),
+        ("request: 404 # on start\n", 1, "quote it"),
+        ("a: 1\nrequest: Fix the\n  parser of #12\n", 3, "quote it"),
+        ("- id: a\n  check:\n    - make smoke # fast\n", 3, "quote it"),
+        ("- id: a\n  check: [make #all\n  , x]\n", 2, "quote it"),
+        ("tasks:\n  - title: Support C # code\n", 2, "quote it"),
+        ("request: Fix #12\n  in the parser\n", 2, "quote a text that holds `: ` or ` #`"),
+        ("request: Fix: the parser\n", 1, "quote a text that holds `: `"),
+        ("request: @ada asks\n", 1, "begins with a sign"),
+        ("a:\n\t- b\n", 2, "indent by blanks, not by tabs"),
+        ("- \tb: 1\n  c: 2\n", 1, "indent by blanks, not by tabs"),
     ],
 )
 def test_what_is_not_read_is_told_with_its_line(text: str, line: int, what: str) -> None:
@@ -48,6 +61,25 @@ def test_what_is_not_read_is_told_with_its_line(text: str, line: int, what: str)
         parse_yaml(text)
     assert what in str(error.value)
     assert error.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("# all of it\na: b # one word\nlist: # below\n  - c # d\n", {"a": "b", "list": ["c"]}),
+        ("repository: .                  # as for deliver\n", {"repository": "."}),
+        ("priority: 2 #high\n", {"priority": 2}),
+        ("request: 'Fix #12'   # quoted\n", {"request": "Fix #12"}),
+        ('request: "Fix #12"\n', {"request": "Fix #12"}),
+        ("request: |\n  Fix #12\n  # and this\n", {"request": "Fix #12\n# and this\n"}),
+        ("request: > # folded\n  Fix #12\n", {"request": "Fix #12\n"}),
+        ("request: Fix issue#12 in C#\n", {"request": "Fix issue#12 in C#"}),
+        ("touches: [src/#a, b]   # both of them\n", {"touches": ["src/#a", "b"]}),
+        ("\ufeffa: b\n", {"a": "b"}),
+    ],
+)
+def test_comments_and_hashes_that_cut_nothing_are_read(text: str, data: object) -> None:
+    assert parse_yaml(text).data == data
 
 
 def test_a_field_has_a_line_and_one_that_is_missing_that_of_what_should_hold_it() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import perdure
 from perdure.adapters.repository.host import user_file
 from perdure.adapters.repository.keys import parse_toml_model
-from perdure.adapters.system.bounded import read_text
+from perdure.adapters.system.bounded import read_text, unreadable_reason
 from perdure.adapters.system.programs import ProgramResult, run_program
 from perdure.models.config.preset import AGENT_NAME, Preset, find_version, is_older
 from perdure.models.config.repository import BUILT_IN
@@ -85,7 +85,8 @@ def _read_preset_text(file: Path) -> str:
     try:
         return read_text(file, CONFIG_BYTES)
     except (OSError, ValueError) as error:
-        raise BadInput("the preset cannot be read", where=str(file), fix=f"{error}: correct or remove it") from None
+        what = f"the preset cannot be read: {unreadable_reason(error)}"
+        raise BadInput(what, where=str(file), fix="correct or remove it") from None
 
 
 @cache

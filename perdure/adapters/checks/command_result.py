@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from perdure.adapters.system.output import flood_reason, read_tail
 from perdure.models.checks.report import CommandResult, TestCase
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS, CASE_NAME_CHARS, JUNIT_BYTES, JUNIT_CASES
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 
 TEST_TAIL_CHARS = 8_000
 """Characters of a test command's output that its result keeps, from the end: the fix step reads them, and no runner's
@@ -128,7 +127,7 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
         if len(name) > CASE_NAME_CHARS:  # its runner knows it by another one
             return ""
         script = reproduction_command(call, test.command, TestCase(name=name, outcome=""))
-        return f"cd {shlex.quote(test.directory)} && {script}" if script and test.directory else script
+        return f"cd {shell_word(test.directory)} && {script}" if script and test.directory else script
 
     def prefix_directory(reported_cases: tuple[TestCase, ...]) -> tuple[TestCase, ...]:
         """Put the command's directory before file names: runners name files from where they run, or from the top when

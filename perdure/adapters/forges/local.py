@@ -30,6 +30,7 @@ from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.models.base import PublishedModel
 from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
+from perdure.text import shell_word
 
 _LOCK_TIMEOUT_S = 30.0
 
@@ -204,7 +205,7 @@ class LocalForge:
             url=self._to_pull_request(pull).url,
             head_sha=repository.read_ref(_head_ref(number)) or "",
             body=(repository.read_file(_record_ref(number), "body.md") or b"").decode(errors="replace"),
-            take=f"git fetch {self._path} {_head_ref(number)} && git checkout FETCH_HEAD",
+            take=f"git fetch {shell_word(self._path)} {_head_ref(number)} && git checkout FETCH_HEAD",
         )
 
     def _open_repository(self) -> Repository:

@@ -9,7 +9,7 @@ from perdure.models.delivery.publishing import CommentInput
 from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status
 from perdure.models.delivery.result_text import receipt_counts, review_line, spent_line, untested_text
 from perdure.models.delivery.turn import Contract
-from perdure.text import format_count, format_money, is_web_address, shorten
+from perdure.text import format_count, format_money, is_web_address, shell_word, shorten
 
 STATUS_CHARS = 4000
 """The most characters of the comment on an issue: a screen or two."""
@@ -127,14 +127,15 @@ def _next_step(work: CommentInput, contract: Contract, watch_url: str) -> str:
     pull, name = work.pull_request, work.workflow_id
     page = f" [Watch it]({watch_url})." if is_web_address(watch_url) else ""
     if work.waiting:
-        return f"**Next:** {code_span(f'perdure show {name}')} says how to decide.{page}"
+        return f"**Next:** {code_span(f'perdure show {shell_word(name)}')} says how to decide.{page}"
     if work.status == "running":
-        return f"This comment is edited when it is done; {code_span(f'perdure show {name}')} says more meanwhile.{page}"
+        show = code_span(f"perdure show {shell_word(name)}")
+        return f"This comment is edited when it is done; {show} says more meanwhile.{page}"
     if pull is not None:
         closes = " Merging it closes this issue." if contract.config.ship.close_issue else ""
         action = "Look at what is missing" if work.status != Status.DELIVERED or pull.draft else "Review and merge it"
         return f"**Next:** {action}: #{pull.number}.{closes}"
     if work.status in (Status.NOT_DELIVERED, Status.CANCELLED, Status.NO_CHANGES):
-        show, retry = code_span(f"perdure show {name}"), code_span(f"perdure retry {name}")
+        show, retry = code_span(f"perdure show {shell_word(name)}"), code_span(f"perdure retry {shell_word(name)}")
         return f"**Next:** {show} says more, {retry} goes on where it stopped.{page}"
-    return f"**Next:** {code_span(f'perdure show {name}')}{page}"
+    return f"**Next:** {code_span(f'perdure show {shell_word(name)}')}{page}"

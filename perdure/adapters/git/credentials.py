@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES, forge_of_host
-from perdure.text import redact_values
+from perdure.text import redact_values, shell_word
 
 CREDENTIAL_ANSWERS = 4
 """The most answers with a token to one git command. git asks once, and once more after each redirect; more is a
@@ -167,7 +167,7 @@ def access_fix(url: str, message: str, credential: Credential | None) -> str:
             _find_fix(forge_of_host(credential.server.partition("//")[2]).access_advice, message)
             or f"check what the token may do at {credential.server}"
         )
-    plain = f"make this work: git ls-remote {url}"
+    plain = f"make this work: git ls-remote {shell_word(url)}"
     tokens = "".join(f"; for {forge.name} set {forge.token_variables[0]}" for forge in FORGES)
     return plain + tokens if "could not read Username" in message else plain
 

@@ -22,6 +22,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged, ForgeRefused, ForgeUnavailable
+from perdure.text import shell_word
 
 
 def commit_checkpoint(workspace: Workspace, *, checkpoint: str, parent: str, message: str) -> tuple[str, str]:
@@ -267,7 +268,7 @@ def publish_first_commit(vault: Vault, contract: Contract) -> Heads:
     raise ForgeRefused(
         f"the repository was empty when this began, and somebody else has begun it with {first_branch}",
         where=redact(url),
-        fix=f"nothing was overwritten: perdure diff {contract.delivery} shows what was built; deliver anew",
+        fix=f"nothing was overwritten: perdure diff {shell_word(contract.delivery)} shows what was built; deliver anew",
     )
 
 

@@ -17,7 +17,7 @@ from perdure.adapters.git.foreign_repository import find_repository, foreign_git
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, find_first_branch, list_refs_but_head, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
-from perdure.text import format_count
+from perdure.text import format_count, shell_word
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 ELSEWHERE = Path(os.devnull)
@@ -258,7 +258,7 @@ def _ask_remote(url: str, checkout: Path | None, keys: Keyring, typed_name: str 
     except (ForgeRefused, ForgeUnavailable) as error:
         what = "the origin of this repository" if checkout is not None else "the repository"
         what = f"there is no directory {typed_name}, and {url}" if typed_name else what
-        fix = error.fix or f"make this work first: git ls-remote {redact(url)}"
+        fix = error.fix or f"make this work first: git ls-remote {shell_word(redact(url))}"
         message = f"{what} cannot be reached: {error.what.partition(': ')[2] or error.what}"
         if isinstance(error, ForgeUnavailable):
             raise ForgeUnavailable(message, where=redact(url), fix=fix, unknown_host=error.unknown_host) from error

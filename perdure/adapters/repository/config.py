@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.git.command import Git
+from perdure.adapters.git.repository import read_file
 from perdure.adapters.repository import keys
 from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import (
@@ -21,14 +23,14 @@ from perdure.adapters.repository.host import (
     variable_origins,
     variable_settings,
 )
-from perdure.adapters.system.bounded import read_beginning
+from perdure.adapters.system.bounded import decode_text, read_beginning, unreadable_reason
 from perdure.models.config.host import HostConfig
-from perdure.models.config.repository import Limits, RepositoryConfig, TestCommand, parse_duration
+from perdure.models.config.repository import CONFIG_FILE, Limits, RepositoryConfig, TestCommand, parse_duration
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Note
 from perdure.models.errors import BadInput
-from perdure.models.limits import DEFAULTS
-from perdure.text import cut_bytes
+from perdure.models.limits import CONFIG_BYTES, DEFAULTS
+from perdure.text import cut_bytes, shell_word
 
 DEFAULT = "default"
 LOWERED = " (lowered to the host's limit)"
@@ -71,6 +73,41 @@ def load_repository_config(text: str, where: str) -> RepositoryConfig:
                 fix="give each its own name",
             )
     return config
+
+
+def decode_config(content: bytes | None, names: Sequence[str], place: str) -> str | None:
+    """Return the text of a `perdure.toml`; None where there is none.
+
+    content  the file's bytes; None: there is no such file
+    names    of the files beside it, asked only then: another case of its name is a mistake that nobody would notice
+    place    where it lies, for errors
+
+    Raises BadInput where its name has capitals, or its bytes are no text.
+    """
+    if content is None:
+        if misnamed := next((name for name in names if name.casefold() == CONFIG_FILE), ""):
+            fix = f"git mv {shell_word(misnamed)} {CONFIG_FILE}"
+            raise BadInput(f"{misnamed} is not read: the name is {CONFIG_FILE}", where=place, fix=fix)
+        return None
+    try:
+        return decode_text(content, CONFIG_BYTES)
+    except ValueError as error:
+        what = f"{CONFIG_FILE} cannot be read: {unreadable_reason(error)}"
+        raise BadInput(what, where=place, fix="save it as UTF-8 text") from None
+
+
+def read_committed_config(git: Git, commit: str) -> str | None:
+    """Return the text of perdure.toml as a commit has it; None when it has none.
+
+    Raises BadInput where it is no text, longer than CONFIG_BYTES, or named in capitals.
+    """
+    content = read_file(git, commit, CONFIG_FILE, CONFIG_BYTES)
+    names = (
+        git.execute("ls-tree", "-z", "--name-only", "--end-of-options", commit, ok=(0, 128)).names
+        if content is None
+        else []
+    )
+    return decode_config(content, names, f"{CONFIG_FILE} at {commit[:8]}")
 
 
 def merge_config(

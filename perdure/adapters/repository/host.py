@@ -13,7 +13,7 @@ from platformdirs import user_config_path
 from pydantic import ValidationError
 
 from perdure.adapters.repository.keys import describe_problem, key_names, load_toml, parse_toml_model
-from perdure.adapters.system.bounded import read_text
+from perdure.adapters.system.bounded import read_text, unreadable_reason
 from perdure.models.base import UserInputModel
 from perdure.models.budget.treasury import Budgets, matching_budgets
 from perdure.models.config.host import HostConfig
@@ -92,7 +92,8 @@ def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostCo
     except FileNotFoundError:
         text = ""
     except (OSError, ValueError) as error:
-        raise BadInput("the user file cannot be read", where=str(path), fix=f"{error}: correct or remove it") from None
+        what = f"the user file cannot be read: {unreadable_reason(error)}"
+        raise BadInput(what, where=str(path), fix="correct or remove it") from None
     parse_toml_model(text, str(path), HostConfig)
     try:
         host = HostConfig.model_validate(
@@ -233,9 +234,8 @@ def load_budget_file(env: Mapping[str, str]) -> dict[str, Any]:
     try:
         text = read_text(Path(os.path.expanduser(name)), CONFIG_BYTES)
     except (OSError, ValueError) as error:
-        raise BadInput(
-            "the file of budgets cannot be read", where=f"{BUDGETS_VARIABLE}={name}", fix=str(error)
-        ) from None
+        what = f"the file of budgets cannot be read: {unreadable_reason(error)}"
+        raise BadInput(what, where=f"{BUDGETS_VARIABLE}={name}", fix="correct it, or unset the variable") from None
     parse_toml_model(text, name, BudgetFile)
     return load_toml(text, name)
 

@@ -3,6 +3,7 @@ Used wherever settings, presets and files of a repository are read."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import tomllib
@@ -94,17 +95,28 @@ def read_text(path: Path, limit: int) -> str:
     Raises TextTooLarge where it has more than `limit` bytes; OSError and UnicodeDecodeError as they come.
     """
     with path.open("rb") as file:
-        data = file.read(limit + 1)
+        return decode_text(file.read(limit + 1), limit)
+
+
+def decode_text(data: bytes, limit: int) -> str:
+    """Return a text that a person wrote, from its bytes: in UTF-8, or in UTF-16 where a byte order mark says so, as
+    some editors and shells write it; without that mark.
+
+    Raises TextTooLarge where it has more than `limit` bytes, UnicodeDecodeError in another encoding.
+    """
     if len(data) > limit:
         raise TextTooLarge(_size_reason(limit))
-    return data.decode("utf-8")
+    return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
 
 
 def unreadable_reason(error: OSError | ValueError) -> str:
     """Return in words why read_text has failed."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return f"it is not UTF-8 text: line {line} has the byte 0x{error.object[error.start]:02x}; save it as UTF-8"
+    return str(error)
 
 
 def _check_size(text: str, limit: int) -> None:

@@ -42,7 +42,7 @@ from perdure.models.errors import (
 from perdure.models.ids import digest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, MODEL_PAUSE, MODEL_PAUSE_MAX
 from perdure.models.phases import Step
-from perdure.text import cut_middle
+from perdure.text import cut_middle, shell_word
 
 HEARTBEATS_A_SECOND = 5
 """The most heartbeats a second of all attempts of a worker together: each costs the server a transaction."""
@@ -219,7 +219,7 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
             attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
             deaths = journal.deaths(key) if info.activity_type in UNTRUSTED_ACTIVITIES else []
             if len(deaths) >= DEATHS_PER_TURN * (1 + getattr(work, "approved_retries", 0)):
-                fix = f"look at what it runs (memory?), then: perdure retry {info.workflow_id}"
+                fix = f"look at what it runs (memory?), then: perdure retry {shell_word(info.workflow_id)}"
                 reason = f"{info.activity_type} was cut off {len(deaths)} times: {_count_causes(deaths)}"
                 deciders = journal.last_deciders() if info.activity_type == Step.PREPARE else None
                 raise _to_application_error(

@@ -3,7 +3,6 @@ cancelling."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.rules.backlog import parse_item
 from perdure.render.step_lines import GOOD
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 if TYPE_CHECKING:
     from perdure.client import Backlog
@@ -202,4 +201,4 @@ def _print_change(screen: Any, id: str, item: str, done: str, reply: str) -> Non
         screen.print_json({"backlog_id": id, "item": item or None, "done": done, "answer": reply})
         return
     line = one_line(reply, 300) or f"{item or id} {done}"
-    screen.print_lines([f"{GOOD} {line}", f"  {'next':<8} perdure backlog status {shlex.quote(id)}"])
+    screen.print_lines([f"{GOOD} {line}", f"  {'next':<8} perdure backlog status {shell_word(id)}"])

@@ -4,7 +4,6 @@ its forge, and against a backlog that has its id already. Used by `perdure backl
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from perdure.models.forges import issue_sources
 from perdure.models.issue import IssueQuery, parse_repository_address
 from perdure.models.phases import Phase
 from perdure.models.rules.backlog import ignored_fields
-from perdure.text import format_money, one_line
+from perdure.text import format_money, one_line, shell_word
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
@@ -194,9 +193,9 @@ def missing_issues_line(id: str, issues: Sequence[int], *, running: bool, repo: 
         return ""
     numbers = " ".join(map(str, issues))
     issue_argument = numbers if len(issues) == 1 else "$issue"
-    command = f"perdure backlog add {shlex.quote(id)} --issue {issue_argument}"
+    command = f"perdure backlog add {shell_word(id)} --issue {issue_argument}"
     if not running:
-        repo_option = f" --repo {shlex.quote(repo)}" if repo else ""
+        repo_option = f" --repo {shell_word(repo)}" if repo else ""
         command = f"perdure deliver --issue {issue_argument}{repo_option}{' --detach' if len(issues) > 1 else ''}"
     ended_note = "" if running else ", and it has ended"
     if len(issues) == 1:

@@ -19,7 +19,7 @@ from perdure.models.errors import PerdureError
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.rules.parallel_builds import is_tasks_backlog
 from perdure.render.backlog.report import BacklogReceipt, BacklogReport
-from perdure.text import one_line, short_sha
+from perdure.text import one_line, shell_word, short_sha
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
@@ -159,7 +159,7 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
     parent = progress.backlog_id.rpartition("/")[0]
     if is_tasks_backlog(progress.backlog_id, parent):
         return RemoteState(
-            owned={}, unread_reason=f"tasks land in the vault of their delivery: perdure verify {parent}"
+            owned={}, unread_reason=f"tasks land in the vault of their delivery: perdure verify {shell_word(parent)}"
         )
     forges = Forges.from_environment(secrets.environment())
     commits: list[BranchCommit] = []

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from perdure import secrets
-from perdure.adapters.system.bounded import read_text, unreadable_reason
+from perdure.adapters.system.bounded import decode_text, read_text, unreadable_reason
 from perdure.adapters.system.zones import zone_offsets
 from perdure.cli.backlog.checks import (
     check_against_repository,
@@ -45,7 +45,7 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED, REQUEST_BYTES
 from perdure.models.rules.backlog import parse_backlog
-from perdure.text import format_count, format_money
+from perdure.text import format_count, format_money, shell_word
 
 _ID_CHARS = 40
 DECOMPOSED_ID = "items"
@@ -251,7 +251,7 @@ async def submit_backlog(
     )
     submitted.append(submission)
     status_command, restart_hint = (
-        f"perdure backlog status {checked.id}",
+        f"perdure backlog status {shell_word(checked.id)}",
         "" if checked.has_issues else "; --id NAME starts another",
     )
     limits = _limit_texts(submission.existing_request or checked.request)
@@ -326,10 +326,7 @@ def _read_text(path: str, name: str) -> str:
     try:
         if path != "-":
             return read_text(Path(path).expanduser(), BACKLOG_BYTES)
-        data = sys.stdin.buffer.read(BACKLOG_BYTES + 1)
-        if len(data) > BACKLOG_BYTES:
-            raise ValueError(f"it is longer than {BACKLOG_BYTES // 1024} KiB")
-        return data.decode()
+        return decode_text(sys.stdin.buffer.read(BACKLOG_BYTES + 1), BACKLOG_BYTES)
     except (OSError, ValueError) as error:
         raise BadInput(
             f"the backlog cannot be read: {unreadable_reason(error)}", where=name, fix="name a YAML file"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -26,7 +25,7 @@ from perdure.render.decision_lines import (
     resolve_choice,
 )
 from perdure.render.step_lines import GOOD
-from perdure.text import one_line, shorten
+from perdure.text import one_line, shell_word, shorten
 
 if TYPE_CHECKING:
     from perdure.client import DecisionReply, Delivery
@@ -83,7 +82,7 @@ def reject(id: str, note: str | None, target: str, json: bool) -> None:
     """
     reason = text_or_stdin(note or "")
     if not reason.strip():
-        fix = f'perdure reject {id} --note "what is wrong, and what instead"'
+        fix = f'perdure reject {shell_word(id)} --note "what is wrong, and what instead"'
         raise BadInput("say why: planning or fixing goes on with it", where="--note", fix=fix)
     _run_decision(
         "reject",
@@ -156,7 +155,7 @@ def _run_decision(
         try:
             pending_decision = await delivery.waits_for()
         except NotCounted as error:
-            watch = f"perdure watch {shlex.quote(delivery.id)}"
+            watch = f"perdure watch {shell_word(delivery.id)}"
             raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
         fix = " or ".join(commands_for_decision(pending_decision, delivery.id))
         if target and target != pending_decision.target:
@@ -184,7 +183,7 @@ def say(id: str, text: str, json: bool) -> None:
     """
     message = text_or_stdin(text)
     if not message.strip():
-        raise BadInput("there are no words", where="TEXT", fix=f'perdure say {id} "…"')
+        raise BadInput("there are no words", where="TEXT", fix=f'perdure say {shell_word(id)} "…"')
 
     async def send_message(delivery: Delivery) -> tuple[str, dict[str, Any]]:
         message_id = await delivery.say(message)
@@ -237,7 +236,7 @@ async def _check_is_held(delivery: Delivery) -> None:
     if progress.held or await delivery.unread_messages():  # a hold may be among what no worker has read yet
         return
     step = progress.steps[-1].step.replace("_", " ") if progress.steps else "prepare"
-    what, fix = f"it is at {step}", f"perdure watch {shlex.quote(delivery.id)}"
+    what, fix = f"it is at {step}", f"perdure watch {shell_word(delivery.id)}"
     if progress.pending_decision is not None:
         what = f"it waits for {pending_summary(progress.pending_decision)}"
         fix = " or ".join(commands_for_decision(progress.pending_decision, delivery.id))
@@ -262,8 +261,6 @@ def _run_signal(
         if json:
             screen.print_json({"delivery_id": delivery.id, **facts})
         else:
-            screen.print_lines(
-                [f"{GOOD} {message}", f"  {'next':<8} perdure {next_command} {shlex.quote(delivery.id)}"]
-            )
+            screen.print_lines([f"{GOOD} {message}", f"  {'next':<8} perdure {next_command} {shell_word(delivery.id)}"])
 
     run_with_delivery(screen, id, send_and_report)

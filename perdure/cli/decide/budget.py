@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MO
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.render.decision_lines import budget_json, budget_lines
 from perdure.render.formatting import align_columns
-from perdure.text import format_money
+from perdure.text import format_money, shell_word
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -62,7 +61,7 @@ def _check_amounts(id: str, add: float | None, tokens: int | None) -> None:
     """Raise BadInput for an amount that is not positive or outside the limits of one raise, before any request is
     sent."""
     for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
-        fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
+        fix = f"perdure budget {shell_word(id)} {option} {5 if option == '--add' else 500000}"
         if amount is not None and not 0 < amount < float("inf"):
             raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)
         if amount is not None and not least <= amount <= most:
@@ -110,7 +109,7 @@ async def show_budgets(screen: Screen) -> None:
 
 def check_amount(name: str, usd: float) -> None:
     """Raise BadInput for an amount in dollars that cannot be added at once, before any request is sent."""
-    fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
+    fix = f"perdure budget --shared {shell_word(name)} --add 5"
     if not usd > 0:
         raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
     if not 0.01 <= usd <= ADDED_MOST_USD:

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from perdure.adapters.system.bounded import decode_text, read_text, unreadable_reason
 from perdure.adapters.system.home import Home, login_name
 from perdure.cli.event_loop import handle_interrupts
 from perdure.cli.keys import TerminalKeys, discard_typed
@@ -32,7 +33,7 @@ from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
 from perdure.render.decision_lines import commands_for_decision, pending_details, pending_summary, test_report_lines
 from perdure.render.step_lines import GOOD, WARN
-from perdure.text import one_line, shorten
+from perdure.text import one_line, shell_word, shorten
 
 LATER_KEY = "l"
 _KEY_LABELS = {
@@ -218,7 +219,7 @@ async def edit_plan(
 
 def _file_commands(id: str, name: str) -> str:
     """Return the commands that edit a plan or items in a file of this name, for where no editor can be opened."""
-    command = f"perdure approve {shlex.quote(id)}"
+    command = f"perdure approve {shell_word(id)}"
     return f"{command} --print > {name}; edit it; {command} --file {name}"
 
 
@@ -275,12 +276,12 @@ async def _send_edited_plan(
     try:
         plan, title = parse_plan(text, markdown=markdown)
     except BadInput as error:
-        retry_fix = f"mend it, then perdure approve {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
+        retry_fix = f"mend it, then perdure approve {shell_word(delivery.id)} --file {shell_word(source)}"
         raise BadInput(error.what, where=where, fix=retry_fix) from None
     try:
         answered = await delivery.edit_plan(plan, pending_decision.target, title=title, by=login_name())
     except NotCounted as error:
-        fix = f"perdure show {shlex.quote(delivery.id)}" + (
+        fix = f"perdure show {shell_word(delivery.id)}" + (
             f"; your text stays in {where}" if where != "standard input" else ""
         )
         raise BadInput(error.what, where=delivery.id, fix=fix) from None
@@ -295,7 +296,7 @@ async def _send_edited_plan(
                 discard_typed()
                 confirmed = typer.confirm("approve the edited plan?")
             if not confirmed:
-                screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
+                screen.say(f"not approved: it waits; perdure approve {shell_word(delivery.id)}")
                 return 1
         answered = await delivery.approve(new_decision.target, note=note, by=login_name())
         facts = {"decided": "approve", "gate": new_decision.gate, "of": new_decision.target}
@@ -351,18 +352,12 @@ def _read_plan_file(path: Path, what: str) -> str:
     be read, is not UTF-8, or is longer than 64 KiB."""
     try:
         if str(path) == "-":
-            data = sys.stdin.buffer.read(HANDED_IN_BYTES + 1)
-        else:
-            with path.open("rb") as file:
-                data = file.read(HANDED_IN_BYTES + 1)
-        text = data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            return decode_text(sys.stdin.buffer.read(HANDED_IN_BYTES + 1), HANDED_IN_BYTES)
+        return read_text(path, HANDED_IN_BYTES)
+    except (OSError, ValueError) as error:
         fix = "name a file of text, or - for standard input"
-        raise BadInput(f"the {what} cannot be read: {reason}", where=str(path), fix=fix) from None
-    if len(data) > HANDED_IN_BYTES:
-        raise BadInput(f"the {what} cannot be sent: longer than 64 KiB", where=str(path), fix="shorten it")
-    return text
+        what = f"the {what} cannot be read: {unreadable_reason(error)}"
+        raise BadInput(what, where=str(path), fix=fix) from None
 
 
 def report_decision(
@@ -385,7 +380,7 @@ def report_decision(
         output = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(hold_reason)}"] if hold_reason else [])]
         next_command = "resume" if hold_reason else next_command
         screen.print_lines(
-            [*output, *([f"  {'next':<8} perdure {next_command} {shlex.quote(id)}"] if next_command else [])]
+            [*output, *([f"  {'next':<8} perdure {next_command} {shell_word(id)}"] if next_command else [])]
         )
     else:
         screen.print_line(f"{WARN} {not_received_message()}")

@@ -14,8 +14,9 @@ from perdure.adapters.git.target import TargetRepository, resolve_repository
 from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, load_repository_config, merge_config
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.host import load_host_config
-from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, read_config, read_file_at_commit
+from perdure.cli.request.repository import find_local_repository, read_config, read_file_at_commit
 from perdure.cli.screen import Screen
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.render.formatting import align_columns
 
 if TYPE_CHECKING:

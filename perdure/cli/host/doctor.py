@@ -39,7 +39,7 @@ from perdure.cli.host.remote_checks import (
     try_notify,
 )
 from perdure.cli.request import validation
-from perdure.cli.request.repository import CONFIG_FILE, read_working_tree_config
+from perdure.cli.request.repository import read_working_tree_config
 from perdure.cli.screen import Screen
 from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
 from perdure.local import checks
@@ -47,7 +47,7 @@ from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
 from perdure.local.connect import connect_to_temporal, external_server_config
 from perdure.local.places import read_running_supervisor, temporal_binary, temporal_version, worker_script
 from perdure.local.server import find_server
-from perdure.models.config.repository import BUILT_IN, RepositoryConfig, SandboxGrade
+from perdure.models.config.repository import BUILT_IN, CONFIG_FILE, RepositoryConfig, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
 from perdure.render.formatting import with_tilde

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,11 @@ from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.output import last_lines
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.host.init_run import try_commands
-from perdure.cli.request.repository import CONFIG_FILE, origin_url
+from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.models.errors import BadInput
+from perdure.text import shell_word
 
 if TYPE_CHECKING:
     from perdure.models.checks.report import CommandResult
@@ -92,7 +93,7 @@ def list_submodules(root: Path) -> list[str]:
 
 def _without_submodules(detected: DetectedCommands, submodule_paths: Sequence[str]) -> DetectedCommands:
     """Return what was detected without setup and tests inside submodules, whose files are not there in a delivery."""
-    prefixes = [f"cd {shlex.quote(path)} && " for path in submodule_paths]
+    prefixes = [f"cd {shell_word(path)} && " for path in submodule_paths]
     return replace(
         detected,
         setup=tuple(command for command in detected.setup if not command.startswith(tuple(prefixes))),

@@ -26,7 +26,7 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.lists import format_event
 from perdure.render.progress_lines import REWOUND
-from perdure.text import shorten, visible
+from perdure.text import shell_word, shorten, visible
 
 if TYPE_CHECKING:
     from perdure.models.events import Event
@@ -171,7 +171,7 @@ async def _open_stream(perdure: Perdure, id: str, since: str, first: int, *, fol
         return all_events(perdure.client, datetime.now(UTC) - age, follow=follow)
     if id != LAST and await perdure.list(limit=1, query=f"WorkflowId = '{id}'", workflow=BACKLOG_WORKFLOW):
         if first:
-            fix = f"perdure events {id}/ITEM --from {first} is about one of its deliveries"
+            fix = f"perdure events {shell_word(id)}/ITEM --from {first} is about one of its deliveries"
             raise BadInput("a backlog's deliveries have offsets of their own", where="--from", fix=fix)
         return backlog_events(perdure.client, id, follow=follow)
     return perdure.events(await resolve_id(perdure, id), follow=follow, since=first)

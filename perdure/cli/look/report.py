@@ -14,6 +14,7 @@ from perdure.models.errors import BadInput
 from perdure.render.report.gather import gather_report
 from perdure.render.report.page import page_of
 from perdure.render.report.text import lines_of
+from perdure.text import shell_word
 
 
 def report(id: str, html: str, json: bool) -> None:
@@ -57,7 +58,9 @@ def target_of(html: str) -> Path | None:
     if target.is_dir():
         raise BadInput(f"{html} is a directory", where="--html", fix=f"name a file: --html {target / 'report.html'}")
     if not target.parent.is_dir():
-        raise BadInput(f"there is no directory {target.parent}", where="--html", fix=f"mkdir -p {target.parent}")
+        raise BadInput(
+            f"there is no directory {target.parent}", where="--html", fix=f"mkdir -p {shell_word(target.parent)}"
+        )
     return target
 
 

@@ -23,7 +23,7 @@ from perdure.models.ids import delivery_id
 from perdure.models.rules.inbox import request_key
 from perdure.models.schedule import RecurringTime
 from perdure.render.formatting import align_columns
-from perdure.text import format_count, span
+from perdure.text import format_count, shell_word, span
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions
@@ -57,7 +57,9 @@ def list_schedules(context: typer.Context, json: bool) -> None:
 
 def pause(id: str, note: str) -> None:
     """Begin nothing until it is resumed; what runs goes on."""
-    _run_and_print(lambda perdure: perdure.schedules.pause(id, note), f"{id} is paused; perdure schedules resume {id}")
+    _run_and_print(
+        lambda perdure: perdure.schedules.pause(id, note), f"{id} is paused; perdure schedules resume {shell_word(id)}"
+    )
 
 
 def resume(id: str) -> None:

@@ -27,7 +27,7 @@ from perdure.models.errors import PerdureError
 from perdure.render.decision_lines import pending_lines, resolve_answer
 from perdure.render.formatting import align_columns, time_ago
 from perdure.render.step_lines import phase_bar
-from perdure.text import format_money, one_line, shorten
+from perdure.text import format_money, one_line, shell_word, shorten
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -194,7 +194,7 @@ async def _apply_key(key: str, row: OverviewRow, perdure: Perdure, screen: Scree
         if key == "o":
             return await asyncio.to_thread(_open_page, row)
         if row.kind == "backlog":
-            return f"{row.id} is a backlog: perdure backlog status {row.id}"
+            return f"{row.id} is a backlog: perdure backlog status {shell_word(row.id)}"
         delivery = perdure.delivery(row.id)
         match key:
             case "s":

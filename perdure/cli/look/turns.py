@@ -16,7 +16,7 @@ from perdure.client.delivery.rewinding import fork as forked
 from perdure.client.delivery.rewinding import rewind as rewound
 from perdure.client.delivery.turns import TurnRecord
 from perdure.client.delivery.turns import turns as turns_of
-from perdure.text import format_count, format_money, one_line
+from perdure.text import format_count, format_money, one_line, shell_word
 
 
 def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bool) -> None:
@@ -43,8 +43,8 @@ def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bo
         [
             f"{sibling.delivery.id} {state}: {sibling.origin.delivery} before {sibling.origin.at}",
             f"{format_count(sibling.origin.turns, 'turn')} ({cost}) not paid again",
-            f"perdure watch {sibling.delivery.id}",
-            f"perdure compare {sibling.origin.delivery} {sibling.delivery.id}",
+            f"perdure watch {shell_word(sibling.delivery.id)}",
+            f"perdure compare {shell_word(sibling.origin.delivery)} {shell_word(sibling.delivery.id)}",
         ]
     )
 
@@ -126,6 +126,8 @@ def rewind(id: str, to: str, say: str, model: str, agent: str, repeat: bool, jso
             message = f"{delivery.id} was rewound to {result.place} before, with the same words: nothing was done now"
             screen.print_lines([message, "--again takes it anew once more"])
         else:
-            screen.print_lines([f"rewound: {delivery.id} takes {result.place} anew", f"perdure watch {delivery.id}"])
+            screen.print_lines(
+                [f"rewound: {delivery.id} takes {result.place} anew", f"perdure watch {shell_word(delivery.id)}"]
+            )
 
     run_with_delivery(screen, id, work)

@@ -35,7 +35,7 @@ from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsSta
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
-from perdure.text import format_count, short_sha
+from perdure.text import format_count, shell_word, short_sha
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is
@@ -55,7 +55,9 @@ async def check_receipt(client: Client, delivery: Delivery, *, tests: bool, say:
     """
     described = await delivery.describe()
     if described.running:
-        raise BadInput(f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {delivery.id}")
+        raise BadInput(
+            f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {shell_word(delivery.id)}"
+        )
     result = await delivery.result()
     past = await delivery.past()
     history = fold_activities(

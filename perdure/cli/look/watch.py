@@ -4,7 +4,6 @@ codes of commands that do. Used by the commands that submit, retry or watch, and
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from perdure.render.backlog.text import change_lines, headline, status_lines, wa
 from perdure.render.decision_lines import pending_lines
 from perdure.render.progress_lines import ProgressReporter, closing_lines
 from perdure.render.step_lines import WARN, format_row, phase_bar
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -88,7 +87,7 @@ def print_detached(screen: Screen, id: str) -> typer.Exit:
 def come_back_lines(id: str, word: str, state: str = "goes on") -> list[str]:
     """Return what happened (`word`), that the delivery goes on or waits (`state`), and the commands to come back or
     cancel."""
-    quoted_id = shlex.quote(id)
+    quoted_id = shell_word(id)
     return [
         f"{word}: {id} {state}",
         f"  come back  perdure watch {quoted_id}",
@@ -174,9 +173,7 @@ class DeliveryWatcher:
         live.stop()
         self._postponed.add(decision.key)
         if not await decide_at_gate(self._delivery, decision, self._screen, is_open=open):
-            self._screen.print_line(
-                f"  left for later: perdure approve {shlex.quote(self._delivery.id)}; Ctrl-C leaves"
-            )
+            self._screen.print_line(f"  left for later: perdure approve {shell_word(self._delivery.id)}; Ctrl-C leaves")
         live.start()
 
     def _is_waiting(self, described: RunDescription) -> bool:
@@ -251,7 +248,7 @@ class DeliveryWatcher:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
                     where=one_line(str(error)),
-                    fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
+                    fix=f"perdure up --detach, then perdure watch {shell_word(self._delivery.id)}: the work is safe",
                 ) from None
             if not self._is_away:
                 self._screen.say(AWAY)
@@ -305,7 +302,7 @@ def backlog_exit_code(progress: BacklogProgress) -> int:
 def leave_backlog(screen: Screen, id: str) -> typer.Exit:
     """Print that the backlog goes on and the commands to come back or cancel it; return the exit to raise after
     Ctrl-C."""
-    quoted_id = shlex.quote(id)
+    quoted_id = shell_word(id)
     for line in ("", f"Left: {id} goes on", f"  come back  perdure backlog status {quoted_id} --watch"):
         screen.say(line)
     screen.say(f"  cancel     perdure backlog cancel {quoted_id}")
@@ -327,7 +324,8 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
                 described, backlog = await describe_on_own_server(screen, backlog)
             except (RPCError, TemporalUnreachable) as error:
                 if time.monotonic() - reached_at > WATCH_LOST_S:
-                    fix = f"perdure up --detach, then perdure backlog status {backlog.id} --watch: the work is safe"
+                    status_command = f"perdure backlog status {shell_word(backlog.id)} --watch"
+                    fix = f"perdure up --detach, then {status_command}: the work is safe"
                     where = one_line(str(error))
                     raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
                 described = None
@@ -354,7 +352,7 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
         screen.print_json(result.model_dump_json(indent=2))
     else:
         screen.print_lines(change_lines(previous, result))
-        quoted_id = shlex.quote(backlog.id)
+        quoted_id = shell_word(backlog.id)
         screen.print_lines(["", *status_lines(result), "", f"next  perdure backlog report {quoted_id}"])
         if backlog_exit_code(result):
             screen.print_line(f"      perdure backlog retry {quoted_id}   goes on with what did not land")

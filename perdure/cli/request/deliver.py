@@ -21,7 +21,7 @@ from perdure.models.delivery.result import DeliveryResult, TestsStatus
 from perdure.models.delivery.steps import Plan
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, Submission
@@ -152,7 +152,9 @@ async def _fetch_artifacts(delivery: Delivery, result: DeliveryResult, screen: S
             artifacts[name] = (await delivery.artifact(link)).decode(errors="replace")
         except PerdureError as error:
             reason = one_line(error.what)
-            screen.say(f"! {name} cannot be read just now: {reason}; perdure report {delivery.id} shows it later")
+            screen.say(
+                f"! {name} cannot be read just now: {reason}; perdure report {shell_word(delivery.id)} shows it later"
+            )
     return artifacts
 
 

@@ -15,7 +15,7 @@ from perdure.cli.request.repository import origin_url
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
 from perdure.models.forges import forge_of_host, issue_sources
 from perdure.models.issue import IssueName, is_same_repository, mentioned_issues, parse_repository_address
-from perdure.text import one_line, shorten
+from perdure.text import one_line, shell_word, shorten
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
@@ -150,7 +150,7 @@ def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
     raise BadInput(
         f"there is no token for {host or 'the forge'}, where the pull request is to be opened",
         where=" or ".join(facts.token_variables_for(host)),
-        fix=f"export one that may write to {name}: {facts.required_rights}",
+        fix=f"export one that may write to {shell_word(name)}: {facts.required_rights}",
     )
 
 

@@ -6,18 +6,18 @@ Adapters are imported where they are needed: loading them takes longer than find
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
 
 if TYPE_CHECKING:
     from perdure.adapters.git.target import TargetRepository
-
-CONFIG_FILE = "perdure.toml"
 
 
 def find_local_repository(target: TargetRepository, sha: str) -> Path | None:
@@ -36,31 +36,34 @@ def find_local_repository(target: TargetRepository, sha: str) -> Path | None:
     return None
 
 
-def read_file_at_commit(repository: Path, sha: str, path: str = CONFIG_FILE) -> str | None:
-    """Return the text of a file at a commit that the repository has; None when the commit has no such file.
+def read_file_at_commit(repository: Path, sha: str) -> str | None:
+    """Return the text of perdure.toml at a commit that the repository has; None when the commit has none.
 
-    Raises BadInput when it is longer than CONFIG_BYTES.
+    Raises BadInput when it is longer than CONFIG_BYTES, no text, or named in capitals.
     """
     from perdure.adapters.git.foreign_repository import find_repository
-    from perdure.adapters.git.repository import read_file
+    from perdure.adapters.repository.config import read_committed_config
 
-    content = read_file(find_repository(repository).git, sha, path, CONFIG_BYTES)
-    return content.decode(errors="replace") if content is not None else None
+    return read_committed_config(find_repository(repository).git, sha)
 
 
 def read_working_tree_config(checkout: Path) -> str | None:
     """Return the text of perdure.toml in a working tree; None where it cannot be read, or is no regular file.
 
-    A link to a device or a pipe is not read: that could wait for ever. At most CONFIG_BYTES + 1 bytes are.
+    A link to a device or a pipe is not read: that could wait for ever. At most CONFIG_BYTES + 1 bytes are. Raises
+    BadInput for what is longer or no text, and for a file whose name has capitals.
     """
-    path = checkout / CONFIG_FILE
-    try:
-        if not path.is_file():
+    from perdure.adapters.repository.config import decode_config
+
+    path, content, names = checkout / CONFIG_FILE, None, []
+    with suppress(OSError):
+        names = os.listdir(checkout)
+        if path.is_file():
+            with path.open("rb") as file:
+                content = file.read(CONFIG_BYTES + 1)
+        elif os.path.lexists(path):
             return None
-        with path.open("rb") as file:
-            return file.read(CONFIG_BYTES + 1).decode(errors="replace")
-    except OSError:
-        return None
+    return decode_config(content, names, str(checkout))
 
 
 def read_config(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.render.progress_lines import closing_lines, no_worker_line
-from perdure.text import span
+from perdure.text import shell_word, span
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
@@ -58,7 +57,9 @@ def cancel(id: str, now: bool, json: bool) -> None:
     async def work(delivery: Delivery) -> int:
         described = await delivery.describe()
         if not described.running:
-            raise BadInput(f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {delivery.id}")
+            raise BadInput(
+                f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {shell_word(delivery.id)}"
+            )
         delivery_ids.append(delivery.id)
         if now:
             screen.say(f"cancelling {delivery.id}: its running tools are ended")
@@ -81,7 +82,7 @@ def cancel(id: str, now: bool, json: bool) -> None:
         raise typer.Exit(run_with_delivery(screen, id, work))
     except KeyboardInterrupt:
         if delivery_ids:
-            quoted_id = shlex.quote(delivery_ids[0])
+            quoted_id = shell_word(delivery_ids[0])
             screen.say(
                 f"left: {delivery_ids[0]} may be held; perdure resume {quoted_id} or perdure cancel {quoted_id} --now"
             )

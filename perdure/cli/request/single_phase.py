@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+from perdure.adapters.system.bounded import read_text, unreadable_reason
 from perdure.cli.commands.start import DeliverOptions, RunOptions
 from perdure.cli.request.validation import suggest_name
 from perdure.cli.screen import text_or_stdin
@@ -61,15 +62,9 @@ def read_plan_file(path: Path) -> str:
     """
     where, fix = f"--plan {path}", 'perdure run plan --request "what you want" > plan.md writes one'
     try:
-        with path.open("rb") as file:
-            data = file.read(REQUEST_BYTES + 1)
-        text = data.decode("utf-8") if len(data) <= REQUEST_BYTES else ""
-    except OSError as error:
-        raise BadInput(f"the plan cannot be read: {error.strerror}", where=where, fix=fix) from None
-    except UnicodeDecodeError:
-        raise BadInput("the plan cannot be read: it is not UTF-8", where=where, fix=fix) from None
-    if len(data) > REQUEST_BYTES:
-        raise BadInput("the plan is longer than 64 KiB", where=where, fix="shorten it; name files instead of copying")
+        text = read_text(path, REQUEST_BYTES)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the plan cannot be read: {unreadable_reason(error)}", where=where, fix=fix) from None
     if not text.strip():
         raise BadInput("the plan is empty", where=where, fix=fix)
     return text

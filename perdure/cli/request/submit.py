@@ -21,7 +21,7 @@ from perdure.local.up import ensure_running
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.render.formatting import with_tilde
 from perdure.render.progress_lines import Header
-from perdure.text import format_money, short_sha
+from perdure.text import format_money, shell_word, short_sha
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions
@@ -58,7 +58,7 @@ async def submit_delivery(
     )
     submitted.append(submission)
     restart_hint = "" if options.id is not None else "; --new starts another"
-    id, watch_command = submission.delivery.id, f"perdure watch {submission.delivery.id}"
+    id, watch_command = submission.delivery.id, f"perdure watch {shell_word(submission.delivery.id)}"
     await print_start(
         checked,
         id,

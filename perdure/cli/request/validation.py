@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +127,9 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
     elif target.empty:
         file = "no perdure.toml: the repository is empty"
     if settings_text is None and local_repository is not None and target.checkout is not None:
-        working_text = read_working_tree_config(target.checkout)
+        working_text: str | None = ""
+        with suppress(BadInput):  # what is not committed does not count, whatever is wrong with it
+            working_text = read_working_tree_config(target.checkout)
         if working_text != base_text:
             file += (
                 ", not the one in your working tree"

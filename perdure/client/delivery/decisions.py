@@ -35,7 +35,7 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, short_run_id
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import DECISION_MODELS, VERDICTS, Inbox, NotCounted
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 
 KEEP_TIMEOUT = timedelta(seconds=30)
 """Limit for storing a text, which takes milliseconds on a host that lives."""
@@ -205,7 +205,7 @@ class Decisions(ABC):
         described = await self._require_running()
         if described.pending_decision is not None:
             return described.pending_decision
-        nothing, watch = "nothing waits for a decision", f"perdure watch {self.id}"
+        nothing, watch = "nothing waits for a decision", f"perdure watch {shell_word(self.id)}"
         if described.pending:
             pending = described.pending[0]
             turn = pending.details.get("turn")
@@ -217,7 +217,7 @@ class Decisions(ABC):
             fix = "perdure up --detach starts one; it goes on to where it asks then"
             raise NotCounted(f"{nothing} yet: no worker is running", where=self.id, fix=fix) from None
         if progress.held:
-            raise NotCounted(f"{nothing}: {progress.held}", where=self.id, fix=f"perdure resume {self.id}")
+            raise NotCounted(f"{nothing}: {progress.held}", where=self.id, fix=f"perdure resume {shell_word(self.id)}")
         current_work = progress.waiting or progress.phase or "its beginning"
         raise NotCounted(f"{nothing}: {self.id} is at {current_work}", where=self.id, fix=watch)
 
@@ -250,9 +250,9 @@ class Decisions(ABC):
         delivered.
         """
         ending = await self.ending_summary()
-        fix = f"perdure show {self.id} says how"
+        fix = f"perdure show {shell_word(self.id)} says how"
         if described.status != WorkflowExecutionStatus.COMPLETED:
-            fix += f"; perdure retry {self.id} goes on with it"
+            fix += f"; perdure retry {shell_word(self.id)} goes on with it"
         return BadInput(f"{self.id} has ended ({ending}): it takes no decisions and no words any more", fix=fix)
 
     async def _send_decision(self, update: str, message: dict[str, Any]) -> DecisionReply:
@@ -329,5 +329,5 @@ async def wait_for_next_decision(delivery: Decisions, previous: PendingDecision)
     raise PerdureError(
         "the edited plan was counted, but does not wait for approval yet",
         where=delivery.id,
-        fix=f"perdure approve {delivery.id}",
+        fix=f"perdure approve {shell_word(delivery.id)}",
     )

@@ -29,6 +29,7 @@ from perdure.models.delivery.turn import TextPage, VaultReadInput
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
+from perdure.text import shell_word
 
 ARTIFACT_READ_BYTES = 8_000_000
 """Most bytes of an artifact that are read page by page: some 180 pages and a few seconds; a screenshot of a long page
@@ -112,7 +113,9 @@ class Delivery(Decisions):
                 if (await self.describe()).status != WorkflowExecutionStatus.TERMINATED:
                     return await self.result()
                 raise PerdureError(
-                    "the workflow was terminated", where=self.id, fix=f"perdure retry {self.id} starts it again"
+                    "the workflow was terminated",
+                    where=self.id,
+                    fix=f"perdure retry {shell_word(self.id)} starts it again",
                 ) from None
             raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
 
@@ -187,14 +190,16 @@ class Delivery(Decisions):
         """
         described = await self.describe()
         if described.running:
-            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}")
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {shell_word(self.id)}")
         if described.status == WorkflowExecutionStatus.COMPLETED:
-            raise BadInput(f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {self.id}")
+            raise BadInput(
+                f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {shell_word(self.id)}"
+            )
         request = retry_request(await self.request(), described.resume)
         if budget_usd is not None:
             request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
         try:
             await start_workflow(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:
-            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}") from None
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {shell_word(self.id)}") from None
         return self

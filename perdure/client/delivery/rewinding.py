@@ -34,6 +34,7 @@ from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.state import DeliveryState, SpendingState, parse_resume_state
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, digest, short_run_id
+from perdure.text import shell_word
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ async def rewind(
     runs = await read_runs(delivery.client, delivery.id, described.run_id)
     require_no_backlog(delivery.id, runs)
     if (origin := runs[-1].request.get("forked")) and origin.get("attempt"):
-        fix = f"perdure rewind {origin.get('delivery')} goes back behind all of them; a fork of it stands alone"
+        command = f"perdure rewind {shell_word(origin.get('delivery'))}"
+        fix = f"{command} goes back behind all of them; a fork of it stands alone"
         raise BadInput("an attempt is begun and chosen by its delivery", where=delivery.id, fix=fix)
     changes = {"text": say, **({"model": model} if model else {}), **({"agent": agent} if agent else {})}
     if not repeat and (place := _find_same_rewind(runs, to, changes)):

@@ -22,7 +22,7 @@ from perdure.models.ids import BACKLOG_WORKFLOW, delivery_key
 from perdure.models.phases import Step
 from perdure.models.rules.gates import gate_question
 from perdure.models.rules.parallel_builds import has_landed_task
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 
 _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0-9]{1,6}))?")
 
@@ -237,9 +237,9 @@ def require_no_backlog(id: str, runs: Sequence[RunHistory]) -> None:
     """
     newest = runs[-1]
     if newest.workflow == BACKLOG_WORKFLOW:
-        fix = f"perdure backlog status {id} names what can be done with one"
+        fix = f"perdure backlog status {shell_word(id)} names what can be done with one"
         raise BadInput("a backlog cannot go back: its deliveries have begun, and what landed stays", where=id, fix=fix)
     if newest.request.get("landing"):
-        fix = f'perdure say {id} "…" tells it something'
+        fix = f'perdure say {shell_word(id)} "…" tells it something'
         reason = "an item of a backlog cannot be rewound or forked: its turn to land was granted for what it is"
         raise BadInput(reason, where=id, fix=fix)

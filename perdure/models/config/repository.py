@@ -21,6 +21,9 @@ from perdure.models.limits import (
 from perdure.models.phases import ALL_PHASES, Phase
 from perdure.text import shorten
 
+CONFIG_FILE = "perdure.toml"
+"""Its name in a repository."""
+
 DURATION_CHARS = 32
 DURATION_MOST_S = 10 * 366 * 24 * 3600.0
 """Bounds of a duration: characters as written, and seconds: ten years, which the server's timers can still hold."""

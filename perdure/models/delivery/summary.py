@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime
 
 from perdure.models.delivery.request import DeliveryRequest
@@ -18,7 +17,7 @@ from perdure.models.delivery.result import (
 )
 from perdure.models.delivery.state import DeliveryState, Progress
 from perdure.models.rules.gates import red_tests_approval_text
-from perdure.text import one_line
+from perdure.text import one_line, shell_word
 
 UNREAD_SHOWN, UNREAD_CHARS = 20, 200
 """Messages in a result that no turn has read, and characters of each: a failed delivery's result is part of a failure,
@@ -151,9 +150,9 @@ def usage_of(state: DeliveryState) -> UsageResult:
 def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
     """Return the commands that a person would probably type next, by how the delivery has ended; the likeliest
     first."""
-    id = shlex.quote(delivery_id)
+    id = shell_word(delivery_id)
     if state.publishing.pull_request is not None and (kept_in := local_repository(state.publishing.pull_request)):
-        show = f"perdure pulls {state.publishing.pull_request.number} --repo {shlex.quote(kept_in)}"
+        show = f"perdure pulls {state.publishing.pull_request.number} --repo {shell_word(kept_in)}"
         return (show, f"perdure diff {id}", f"perdure show {id}")
     if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
         return (f"perdure diff {id}", f"perdure show {id}")

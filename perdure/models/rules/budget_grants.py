@@ -14,7 +14,7 @@ from perdure.models.budget.treasury import (
     ReserveRequest,
     TreasuryTable,
 )
-from perdure.text import format_money
+from perdure.text import format_money, shell_word
 
 BLOCK_USD = 1.0
 """The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks."""
@@ -253,7 +253,7 @@ class BudgetAllocator:
         rule = min(lease.rules, key=self.table.free_usd)
         budget, reserved_usd = self.table.rules[rule], self.table.reserved(rule)
         name = rule.replace(":", " ", 1)
-        ways_on = f"tomorrow 00:00 UTC, or perdure budget --shared {rule} --add 5"
+        ways_on = f"tomorrow 00:00 UTC, or perdure budget --shared {shell_word(rule)} --add 5"
         if lease.needs > (remaining_usd := max(0.0, self.table.free_usd(rule))):
             needs, left = format_money(lease.needs), format_money(remaining_usd, budget.limit)
             text = f"the day's budget of {name} does not cover the next request, which may cost {needs}"

@@ -4,7 +4,6 @@ pull request. The counts of items by phase are shared with notices, the page and
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.scheduling import item_views, unreserved_usd
 from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, format_price, page_link
-from perdure.text import format_count
+from perdure.text import format_count, shell_word
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
@@ -123,7 +122,7 @@ def _resume_lines(state: BacklogState, id: str) -> list[str]:
     """
     if not id or state.parent_delivery is not None:  # tasks: their delivery says so
         return []
-    quoted_id = shlex.quote(id)
+    quoted_id = shell_word(id)
     if state.status == "running":
         how = f"{code_span(f'perdure backlog resume {quoted_id}')}, or More Actions, Send a Signal `resume`"
         return [f"**To go on:** {how}  "] if state.hold_reason else []
@@ -167,7 +166,7 @@ def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
             about = [*about[:-2], "  - …"] if len(about) > 1 else []
         remaining_bytes -= len("\n".join(about).encode())
         lines += ["", *about]
-        lines += ["", code_span(command.format(shlex.quote(item.delivery))), f"or `{update}`"]
+        lines += ["", code_span(command.format(shell_word(item.delivery))), f"or `{update}`"]
         lines += copyable_lines(json.dumps({"item": item.id, "of": item.target, **payload}, ensure_ascii=False))
     return [*lines, *([f"- {len(items) - _WAITING} more"] if len(items) > _WAITING else []), ""]
 

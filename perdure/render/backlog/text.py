@@ -4,7 +4,6 @@ the demo and the backlog's report."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -14,7 +13,7 @@ from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.webui.backlog import count_phases
 from perdure.render.decision_lines import commands_for_decision
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
-from perdure.text import format_count, format_money, one_line, short_sha, span
+from perdure.text import format_count, format_money, one_line, shell_word, short_sha, span
 
 SHOWN_ITEMS = 40
 """Items of one phase that `status` shows: what fits on a screen; `--json` has all of them."""
@@ -85,7 +84,7 @@ def _hold_lines(progress: BacklogProgress) -> list[str]:
     Behind a reason of one line stands `perdure backlog resume`; below a longer one the retry of the item that could not
     land, then the resume.
     """
-    lines, id = _stop_lines(progress.held), shlex.quote(progress.backlog_id)
+    lines, id = _stop_lines(progress.held), shell_word(progress.backlog_id)
     if progress.status != "running":
         return lines
     resume = f"perdure backlog resume {id}"
@@ -93,7 +92,7 @@ def _hold_lines(progress: BacklogProgress) -> list[str]:
         return [f"{lines[0]}    {resume}"]
     failed = [view.id for view in progress.items if view.phase == "failed"]
     stopped = [item for item in failed if progress.held.startswith(f"held: {item} could not land: ")]
-    retries = [f"perdure backlog retry {id} {shlex.quote(item)}" for item in stopped]
+    retries = [f"perdure backlog retry {id} {shell_word(item)}" for item in stopped]
     return [*lines, *(f"    {typed}" for typed in (*retries, resume))]
 
 
@@ -134,7 +133,7 @@ def _follow_question_lines(progress: BacklogProgress) -> list[str]:
     that go on. Empty when it asks nothing."""
     if not progress.asks:
         return []
-    follow_command = f"perdure backlog follow {shlex.quote(progress.backlog_id)}"
+    follow_command = f"perdure backlog follow {shell_word(progress.backlog_id)}"
     base = one_line(progress.base, 60)
     return [
         f"  {base}  {one_line(progress.asks, 600)}",
@@ -152,7 +151,7 @@ def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDeci
     id = view.delivery or f"{backlog}/{view.id}"
     if pending_decision is not None and (decision_commands := commands_for_decision(pending_decision, id)):
         return decision_commands[0]
-    typed = shlex.quote(id)
+    typed = shell_word(id)
     match view.gate:
         case "question":
             return f'perdure answer {typed} "…"'

@@ -11,20 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure
+from perdure.adapters.git.command import Git
 from perdure.adapters.repository.config import (
     LOWERED,
     EffectiveConfig,
+    decode_config,
     fill_in_detected,
     load_repository_config,
     merge_config,
+    read_committed_config,
 )
 from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import load_host_config, unknown_variables, user_file_name
+from perdure.cli.request.repository import read_working_tree_config
 from perdure.models.config.host import HostConfig
 from perdure.models.config.repository import Limits, RepositoryConfig, SandboxGrade, TestCommand, parse_duration
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
+from tests.repositories import git, make_origin
 from tests.sandboxes import NO_FILE
 
 
@@ -329,3 +334,31 @@ def test_a_request_asks_for_tokens_up_to_the_hosts_limit_and_for_no_questions(tm
     unasked = merge_config(host=host, env={"PERDURE_TOKENS": "500"})
     assert (unasked.config.limits.tokens, unasked.origins["limits.tokens"]) == (500, "PERDURE_TOKENS")
     assert merge_config(host=HostConfig(), env={}).config.limits.tokens is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path, encoding: str) -> None:
+    text = 'version = 1\n[ship]\nlabels = ["Ärger"]\n'
+    assert decode_config(text.encode(encoding), [], "here") == text
+    (tmp_path / "config.toml").write_bytes("slots = 3\n".encode(encoding))
+    assert load_host_config({}, tmp_path / "config.toml").slots == 3
+
+
+def test_settings_in_latin_1_and_a_name_in_capitals_are_refused_with_what_helps(tmp_path: Path) -> None:
+    make_origin(tmp_path / "origin")
+    checkout = tmp_path / "origin-seed"
+    committed = Git(git_dir=checkout / ".git")
+    for name, content, what, fix in [
+        ("perdure.toml", "version = 1\n# Ä".encode("latin-1"), "line 2 has the byte 0xc4; save it as UTF-8", "UTF-8"),
+        ("Perdure.TOML", b"version = 1", "Perdure.TOML is not read", "git mv Perdure.TOML perdure.toml"),
+    ]:
+        (checkout / name).write_bytes(content)
+        git(checkout, "add", "-A")
+        git(checkout, "commit", "-q", "-m", name)
+        for read in (lambda: read_committed_config(committed, "HEAD"), lambda: read_working_tree_config(checkout)):
+            with pytest.raises(BadInput) as error:
+                read()
+            assert what in error.value.what
+            assert fix in error.value.fix
+        git(checkout, "rm", "-q", name)
+    assert read_committed_config(committed, "1" * 40) is None

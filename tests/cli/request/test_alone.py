@@ -135,7 +135,7 @@ def test_a_request_of_one_dash_is_read_from_standard_input(monkeypatch: pytest.M
         (None, "cannot be read: No such file or directory"),
         (b" \n\t\n", "the plan is empty"),
         (b"", "the plan is empty"),
-        (b"x" * (REQUEST_BYTES + 1), "the plan is longer than 64 KiB"),
+        (b"x" * (REQUEST_BYTES + 1), "cannot be read: it is longer than 64 KiB"),
         ("plän".encode("latin-1"), "cannot be read: it is not UTF-8"),
     ],
 )

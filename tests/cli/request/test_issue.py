@@ -16,10 +16,11 @@ from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.request.issue import parse_issue_name
-from perdure.cli.request.repository import CONFIG_FILE, read_working_tree_config
+from perdure.cli.request.repository import read_working_tree_config
 from perdure.cli.request.submit import base_line
 from perdure.cli.request.validation import CheckedRequest, check_request
 from perdure.client import Perdure
+from perdure.models.config.repository import CONFIG_FILE
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran

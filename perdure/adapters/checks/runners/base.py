@@ -17,6 +17,7 @@ from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import JUNIT_CASES, SIDE_PATTERN_CHARS, SIDE_PATTERNS
+from perdure.text import shell_word
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class ReportRequest:
     @property
     def quoted_file(self) -> str:
         """Return the path of the report's file, quoted for the shell."""
-        return shlex.quote(str(self.file))
+        return shell_word(str(self.file))
 
     def env_with_options(self, name: str, options: str) -> dict[str, str]:
         """Return an environment of one variable: these options behind those that it has."""

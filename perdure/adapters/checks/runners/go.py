@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, own_name
 from perdure.models.checks.report import TestCase
+from perdure.text import shell_word
 
 
 class Go(Runner):
@@ -62,7 +63,7 @@ class Go(Runner):
         if ">" in request.command or re.search(r"\s-(c|json)\b", request.command):
             return None
         file = request.file.with_suffix(".jsonl")
-        line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", request.command)
+        line, changed = _GO_TEST.subn(lambda _: f"> {shell_word(str(file))} go test -json", request.command)
         return Invocation(line, self.name, {}, file, events="go", writing="through") if changed == 1 else None
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:

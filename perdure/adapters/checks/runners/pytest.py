@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -45,6 +44,7 @@ from perdure.adapters.checks.runners.python import (
 from perdure.adapters.system.bounded import parse_toml
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import JUNIT_CASES, SIDE_PATTERNS, SIDE_READ_FILES
+from perdure.text import shell_word
 
 _INI = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _PLUGINS = re.compile(
@@ -199,7 +199,7 @@ class Pytest(Runner):
         options = f"--junit-xml={request.quoted_file} -o junit_family=xunit1 --continue-on-collection-errors"
         if "no:cacheprovider" not in request.command:
             # Not `-p no:cacheprovider`: suites that use the cache fixture, --lf or --strict-config would break.
-            options += f" -o cache_dir={shlex.quote(str(request.file.parent / 'cache'))}"
+            options += f" -o cache_dir={shell_word(str(request.file.parent / 'cache'))}"
         return Invocation(
             request.command,
             self.name,
@@ -250,7 +250,7 @@ class Pytest(Runner):
         """Return the command up to `pytest` with the test's name behind it, for a person to type; empty where there is
         no `pytest` on the line, or the case is no test."""
         match = re.match(r"(?s).*?(?:^|[\s/])(?:pytest|py\.test)(?=\s|$)", command)
-        return f"{match[0]} {shlex.quote(case.name)}" if match and "::" in case.name else ""
+        return f"{match[0]} {shell_word(case.name)}" if match and "::" in case.name else ""
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
         return pytest_test_side(commands, directory)

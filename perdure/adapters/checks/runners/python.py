@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from perdure.adapters.checks.runners.base import (
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.models.checks.report import TestCase
+from perdure.text import shell_word
 
 FORMS = """\
     import unittest
@@ -390,7 +390,7 @@ class Unittest(Runner):
         None where `-m unittest` is not on the line exactly once.
         """
         reporter = request.file.with_name("unittest_report.py")
-        ours = f"{shlex.quote(str(reporter))} {request.quoted_file}"
+        ours = f"{shell_word(str(reporter))} {request.quoted_file}"
         line, changed = re.subn(r"(?<=\s)-m\s+unittest(?=\s|$)", lambda _: ours, request.command)
         if changed != 1:
             return None
@@ -485,7 +485,7 @@ class Django(Unittest):
         if request.separator is None or "--testrunner" in request.command:
             return None
         reporter = request.file.parent / "django" / "unittest_report.py"
-        inner = re.sub(r"\bPYTHONPATH=", lambda _: f"PYTHONPATH={shlex.quote(str(reporter.parent))}:", request.command)
+        inner = re.sub(r"\bPYTHONPATH=", lambda _: f"PYTHONPATH={shell_word(str(reporter.parent))}:", request.command)
         path = f"{reporter.parent}:{request.env.get('PYTHONPATH', '')}".rstrip(":")
         return Invocation(
             f"{inner}{request.separator} --testrunner unittest_report.DjangoRunner",

@@ -4,7 +4,6 @@ a report, how one test is asked for again, how a canary (a test that must fail) 
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from perdure.adapters.checks.junit import CaseIdentifier
 from perdure.adapters.checks.runners import base
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, RunPlace
 from perdure.models.checks.report import TestCase
+from perdure.text import shell_word
 
 _REPORTERS = Path(__file__).with_name("reporters")
 
@@ -77,7 +77,7 @@ class TableRunner(base.Runner):
             return None
         file = request.file.with_name(self.report_name)
         files = {file.with_name(name): reporter_source(source) for source, name in [self.reporter] if name}
-        texts = {"file": shlex.quote(str(file)), "reporter": shlex.quote("".join(map(str, files)))}
+        texts = {"file": shell_word(str(file)), "reporter": shell_word("".join(map(str, files)))}
         filled = {
             key: text.format(directory=file.parent, **texts) for key, text in {"": self.arguments, **self.env}.items()
         }

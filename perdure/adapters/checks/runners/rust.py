@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportReq
 from perdure.adapters.system.bounded import read_beginning, read_toml
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_CASES
-from perdure.text import shorten
+from perdure.text import shell_word, shorten
 
 LIBTEST_BYTES = 32 * 1024 * 1024
 """Of what `cargo test` prints, whose lines are held together: half a million tests. What passing tests print is not in
@@ -302,7 +301,7 @@ class Cargo(_Rust):
             return None
         file = request.file.with_suffix(".txt")
         line, changed = _CARGO_TEST.subn(
-            lambda match: f"> {shlex.quote(str(file))} {match[0]} --no-fail-fast", request.command
+            lambda match: f"> {shell_word(str(file))} {match[0]} --no-fail-fast", request.command
         )
         if changed != 1:
             return None
@@ -343,7 +342,7 @@ class Nextest(_Rust):
         if request.separator is None or " -- " in request.command or has_own_report:
             return None
         settings = request.file.with_name("nextest.toml")
-        line = f"{request.command} --no-fail-fast --tool-config-file perdure:{shlex.quote(str(settings))}"
+        line = f"{request.command} --no-fail-fast --tool-config-file perdure:{shell_word(str(settings))}"
         files = {settings: f"[profile.default.junit]\npath = {json.dumps(str(request.file))}\n"}
         return Invocation(
             line,

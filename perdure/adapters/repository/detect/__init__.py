@@ -4,7 +4,6 @@ config` show it. Nothing is executed."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,6 +15,7 @@ from perdure.adapters.repository.detect.maintainer_commands import WrittenComman
 from perdure.adapters.repository.detect.node import detect_node
 from perdure.adapters.repository.detect.python import detect_python
 from perdure.models.config.repository import TestCommand
+from perdure.text import shell_word
 
 SUBDIRECTORIES_MOST = 50
 """Directories of a monorepo that are looked at for a toolchain of their own: each is some file names and a manifest."""
@@ -118,7 +118,7 @@ def _detect_subdirectories(
 
 def _move_below(detected: DetectedCommands, directory: str) -> DetectedCommands:
     """Return the commands that were detected in a directory, as they are for the one above it."""
-    prefix = f"cd {shlex.quote(directory)} && "
+    prefix = f"cd {shell_word(directory)} && "
     return replace(
         detected,
         setup=tuple(prefix + command for command in detected.setup),

@@ -21,6 +21,7 @@ from typing import Any
 from perdure.adapters.system.bounded import find_subtable, parse_toml, parse_yaml, read_beginning
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
 from perdure.models.limits import PROJECT_FILE_BYTES
+from perdure.text import shell_word
 
 _FILES_MOST, _VALUES_MOST, _COMMANDS_MOST, _SCRIPT_CHARS, _WORD_CHARS = 40, 20_000, 300, 10_000, 300
 """The most files of one pattern, values of one YAML file, and commands of one repository that are looked at, and how
@@ -155,16 +156,16 @@ def _pip_requirements(arguments: list[str]) -> list[str]:
     requirements, option = list[str](), ""
     for word in arguments:
         if option:
-            requirements.append(f"{option} {shlex.quote(word)}")
+            requirements.append(f"{option} {shell_word(word)}")
             option = ""
         elif match := re.fullmatch(r"(-[rec])(\S+)", word):
-            requirements.append(f"{match[1]} {shlex.quote(match[2])}")
+            requirements.append(f"{match[1]} {shell_word(match[2])}")
         elif word.startswith("."):  # never a copy of the product in the place of its files
-            requirements.append(f"-e {shlex.quote(word)}")
+            requirements.append(f"-e {shell_word(word)}")
         elif word in _VALUE_OPTIONS:
             option = _VALUE_OPTIONS[word]
         elif not re.match(r"-|(?:pip|setuptools|wheel|build|twine|tox|nox|uv|virtualenv|codecov|coveralls)\b", word):
-            requirements.append(shlex.quote(word))
+            requirements.append(shell_word(word))
     return [requirement for requirement in requirements if not re.search(r"[$*{]|dist/|\.whl|-[er] /", requirement)]
 
 
@@ -187,7 +188,7 @@ def _tox_scripts(text: str) -> Iterator[str]:
             values = {key: _resolve_setting(parser, value or "", factors) for key, value in parser[section].items()}
             setting = values.get("setenv") or values.get("set_env") or []
             pairs = [line.partition("=")[::2] for line in setting if "=" in line and "{" not in line]
-            prefix = "".join(f"{key.strip()}={shlex.quote(value.strip())} " for key, value in pairs)
+            prefix = "".join(f"{key.strip()}={shell_word(value.strip())} " for key, value in pairs)
             installed = [line.split(None, 1) if line[0] == "-" else [line] for line in values.get("deps", [])]
             lines = [f"pip install {shlex.join(line)}" for line in installed]
             yield "\n".join([*lines, *(prefix + line.lstrip("-! ") for line in values.get("commands", []))])
@@ -298,7 +299,7 @@ def _walk_scripts(data: Any, keys: set[str] | None) -> Iterator[str]:
             seen.add(id(value))
             entries = [*value.items()] if isinstance(value, dict) else [("", entry) for entry in value]
             if isinstance(value, dict):
-                directory = f"cd {shlex.quote(str(value.get('working-directory') or '.'))}\n"
+                directory = f"cd {shell_word(str(value.get('working-directory') or '.'))}\n"
             for key, entry in reversed(entries):
                 to_visit.append((entry, keys is None or key in keys or (is_script and not key), directory))
 
