@@ -70,8 +70,8 @@ def _iter_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 def _flatten_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of nested TAP as flat TAP: each test that has none in it, by the titles of those around it and its
-    own; one that failed around tests that passed; and the plan, fulfilled where the outermost one is."""
+    """Yield the lines of nested TAP as flat TAP: each test that has none in it, by the titles of those around it and
+    its own; one that failed around tests that passed; and the plan, fulfilled where the outermost one is."""
     around = list[tuple[str, int, int]]()  # titles, and how many tests and failures were before them
     planned, outermost_count, count, failures = None, 0, 0, 0
     block: str | None = None  # the indentation of a test's diagnosis
@@ -103,8 +103,8 @@ def _flatten_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _iter_cases(path: Path, file: str, kind: str) -> Iterator[TestCase]:
-    """Yield the cases of one stream in its order: each line `ok` or `not ok` that is not indented (in nested TAP, that has
-    none in it), with what stands behind a failure as its message; and what its plan or its end says beside that."""
+    """Yield the cases of one stream in its order: each line `ok` or `not ok` that is not indented (in nested TAP, each
+    that has none in it), with what stands behind a failure as its message; and what its plan or its end says."""
 
     def make_case(name: str, outcome: str, lines: Iterable[str] = (), *, is_program: bool = False) -> TestCase:
         name = clean_name(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", name))
