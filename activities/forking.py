@@ -19,7 +19,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.agents.resolve_agents import resolve_agents
+from perdure.adapters.agents.resolve_agents import resolve_agents, unpriced_models
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import RefMoved, Vault
 from perdure.adapters.git.workspace import Workspace
@@ -66,8 +66,9 @@ class RewindTargetActivity(OnHost):
         new_contract = with_agents(contract, work.model, work.agent, work.step, work.turn)
         models = {str(step): getattr(new_contract.config.steps, step).model for step in AGENTIC}
         if not work.keep or new_contract == contract:
-            return RewindTargetResult(contract=work.contract, models=models)
-        return RewindTargetResult(contract=self._host.store_contract(vault, new_contract), models=models)
+            return RewindTargetResult(contract=work.contract, models=models, unpriced=unpriced_models(new_contract))
+        contract_hash = self._host.store_contract(vault, new_contract)
+        return RewindTargetResult(contract=contract_hash, models=models, unpriced=unpriced_models(new_contract))
 
 
 def check_checkpoint(vault: Vault, checkpoint: str) -> None:

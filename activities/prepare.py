@@ -18,7 +18,7 @@ from temporalio import activity
 from activities.contract_builder import ContractBuilder
 from activities.forking import fork_summary, prepare_fork
 from activities.run_tests import BaseTests, test_base
-from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
+from perdure.adapters.agents.resolve_agents import next_efforts, unpriced_models, uses_cli_agent
 from perdure.adapters.checks.experiment.commit_pair import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.remote import FIRST_COMMIT
@@ -247,7 +247,11 @@ class PrepareActivity:
         }
         piece_changes: dict[str, dict[str, Any]] = {
             "limits": {"shared_budgets": shared_budgets(self._host.config, contract, request)},
-            "agents": {"efforts": next_efforts(config.steps), "proxied": uses_cli_agent(config)},
+            "agents": {
+                "efforts": next_efforts(config.steps),
+                "proxied": uses_cli_agent(config),
+                "unpriced": unpriced_models(contract),
+            },
             "building": {"document": config.delivery.document, "inspects": not contract.is_task},
             "publishing": publishing,
         }

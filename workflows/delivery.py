@@ -132,6 +132,8 @@ class Delivery(DeliveryInbox):
         """
         self.enter_phase(Phase.BUILD)
         if not self.state.building.built:
+            if self.prepared.agents.unpriced:  # attempts and specialists ask nobody: what they cost is asked about here
+                await self.runner.gates.wait_until_ready(paying=True)
             if await self.attempts.build_best():
                 await self.attempts.commit_best()
             elif (materials := await self.steps.plan_tasks.build_tasks()) is not None:

@@ -101,7 +101,8 @@ class DeliveryGates:
         decided = await self.ask_person(Gate.BUDGET, str(state.budget.breaches), reason, options, limit=str(limit))
         if decided.verdict is GateVerdict.REJECTED:
             raise not_delivered(Reason.BUDGET, f"{reason}; rejected: {decided.note}")
-        state.budget.unpriced = state.budget.unpriced or limit is Limit.PRICE
+        if limit is Limit.PRICE:
+            state.budget.unpriced, state.budget.unpriced_models = True, prepared.agents.unpriced
 
     async def ask_to_try_again(self, reason: str, people_to_ask: EscalationSettings) -> bool:
         """Ask a person whether work that was cut off again and again is tried once more; return True, once work may

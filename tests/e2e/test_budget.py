@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.worker.journal import SpendLog
+from perdure.client.delivery.rewinding import fork, rewind
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.budget.treasury import SpentInput
 from perdure.models.delivery.decisions import PendingDecision
@@ -35,6 +36,38 @@ async def asked_decision(engine: Engine) -> PendingDecision | None:
 def _log(engine: Engine) -> list[dict[str, Any]]:
     path = engine.home.workspace("calc-sub") / "spend.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.timeout(300)
+async def test_a_price_nobody_knows_is_asked_about_before_a_delivery_fork_or_rewind_asks_its_model(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.kept()
+
+        async def asked_about(model: str, delivery: Any, bought: int) -> None:
+            async def pending() -> PendingDecision | None:
+                asked = (await delivery.progress()).pending_decision
+                return asked if asked is not None and asked.limit == "price" else None
+
+            asked = await until(pending)
+            assert f"the price of {model} is not known" in asked.summary
+            assert engine.model_calls() == bought, "nothing was bought before somebody allowed it"
+
+        submitted = await engine.submit(origin, model="gpt-foo")
+        await asked_about("gpt-foo", submitted.delivery, 0)
+        await submitted.delivery.approve()
+        result = await finished(submitted, engine)
+        assert (result.status, result.usage.cost_usd) == ("delivered", None)
+        calls = engine.model_calls()
+        forked = await fork(submitted.delivery, "plan:1", model="nosuch")
+        await asked_about("nosuch", forked.delivery, calls)
+        await forked.delivery.reject("no")
+        again = await rewind(submitted.delivery, "review:1", model="nosuch2")
+        assert again.place == "review:1"
+        await asked_about("nosuch2", submitted.delivery, calls)
+        await submitted.delivery.approve()
 
 
 @pytest.mark.always

@@ -220,6 +220,32 @@ async def test_more_of_the_limit_is_asked_for_and_the_same_turn_is_done_with_it(
     assert after == (SpendingLimits(**changed) if added else SpendingLimits(usd=0.1, tokens=100, unpriced=True))
 
 
+@pytest.mark.parametrize("more", [{}, {"attempts": 2}, {"specialists": True}])
+async def test_a_price_nobody_knows_is_asked_about_once_and_before_the_first_request(
+    a_delivery: ADelivery, more: dict[str, Any]
+) -> None:
+    async with a_delivery(Phase.BUILD, unpriced=("gpt-foo", "nosuch"), **more) as delivery:
+        asked = await delivery.pending()
+        assert (asked.gate, asked.limit) == ("budget", "price")
+        assert "the price of gpt-foo, nosuch is not known" in asked.summary
+        assert delivery.script.seen == []
+        await delivery.reject("too vague")
+        result = await delivery.ended()
+        assert (result.status, result.reason, delivery.script.seen) == ("not_delivered", "budget", [])
+
+
+async def test_a_price_that_was_approved_is_not_asked_about_again_and_where_nobody_is_asked_it_is_no_limit(
+    a_delivery: ADelivery, client: Client
+) -> None:
+    async with a_delivery(Phase.BUILD, unpriced=("gpt-foo",), turns_each=3, price=None) as delivery:
+        await delivery.pending()
+        await delivery.approve()
+        assert (await delivery.ended()).status == "completed"
+        delivery.script.settings["asks"] = False
+        alone = await (await Perdure(client).submit(BUILT, id=f"{delivery.id}-alone")).delivery.result()
+        assert (alone.status, alone.usage.cost_usd) == ("completed", None)
+
+
 async def test_who_says_no_ends_it_and_where_nobody_is_asked_it_ends_by_itself(
     a_delivery: ADelivery, client: Client
 ) -> None:

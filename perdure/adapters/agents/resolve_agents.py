@@ -1,6 +1,7 @@
 """The check of the agents that a delivery's settings name: known on this host, able to carry out their steps,
-installed; and which model and effort a step goes on with: the second model, and one level more of effort for the last
-fix that is allowed. Used by the activities that prepare or fork a delivery, and by the built-in agent's turns."""
+installed; which model and effort a step goes on with: the second model, and one level more of effort for the last fix
+that is allowed; and which models have no known price. Used by the activities that prepare or fork a delivery, and by
+the built-in agent's turns."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import get_args
 
 from perdure.adapters.agents.presets import check_program, read_preset
+from perdure.adapters.agents.prices import listed_price
 from perdure.adapters.repository.config import DEFAULT, EffectiveConfig
 from perdure.models.config.preset import Ability, Preset
 from perdure.models.config.repository import BUILT_IN, Effort, RepositoryConfig, StepSettings, StepsSettings
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import DEFAULTS
-from perdure.models.phases import Step
+from perdure.models.phases import Phase, Step
 
 _ABILITY_LABELS = {
     Ability.ANSWERS: "structured answers",
@@ -89,6 +92,27 @@ def second_model(config: RepositoryConfig, step: Step) -> str:
     settings = getattr(config.steps, step)
     name: str = settings.fallback or config.delivery.fallback or ""
     return name if name != settings.model else ""
+
+
+_STEPS_OF_PHASES = {
+    Phase.PLAN: (Step.CLASSIFY, Step.PLAN),
+    Phase.BUILD: (Step.IMPLEMENT,),
+    Phase.TEST: (Step.FIX_TESTS,),
+    Phase.REVIEW: (Step.REVIEW, Step.FIX_REVIEW),
+    Phase.SHIP: (Step.FIX_REVIEW,),
+}
+"""The agentic steps that a delivery may take in each phase."""
+
+
+def unpriced_models(contract: Contract) -> tuple[str, ...]:
+    """Return the models that a delivery may ask in its phases, second ones too, whose price is not in the table,
+    sorted."""
+    config, landing = contract.config, contract.landing
+    steps = [step for phase in config.delivery.phases for step in _STEPS_OF_PHASES.get(Phase(phase), ())]
+    steps += [Step.DOCUMENT] if config.delivery.document else []
+    steps += [Step.DECOMPOSE if landing.decompose else Step.FIX_LANDING] if landing is not None else []
+    models = {model for step in steps for model in (getattr(config.steps, step).model, second_model(config, step))}
+    return tuple(sorted(model for model in models if model and listed_price(model) is None))
 
 
 def _check_fallback(settings: StepSettings, where: str) -> None:

@@ -104,7 +104,7 @@ async def rewind(
         "since": turn.began,
     }
     if new_terms is not None and new_terms.contract != turn.terms:
-        message |= {"policy": new_terms.contract, "models": new_terms.models}
+        message |= {"policy": new_terms.contract, "models": new_terms.models, "unpriced": new_terms.unpriced}
     signal = parse_input(Rewind, message).model_dump(mode="json", exclude_defaults=True)
     await _signal_rewind(delivery, described.run_id, signal)
     run_id = await _reset_to_turn(delivery, turn, request_id, by)
@@ -195,7 +195,7 @@ async def _restart_from_turn(
     state = state_before(run_history, turn)
     if described.resume is not None:
         last_state = parse_resume_state(described.resume)
-        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced")
+        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "unpriced_models")
         state.budget = state.budget.model_copy(update={name: getattr(last_state.budget, name) for name in counted})
         state.spending.total_usage = last_state.spending.total_usage
     if changes["text"]:
@@ -205,7 +205,8 @@ async def _restart_from_turn(
         )
     if new_terms is not None and state.prepared is not None:
         models = new_terms.models or state.prepared.agents.models
-        state.prepared = state.prepared.with_changes({"agents": {"models": models}}, contract=new_terms.contract)
+        agents = {"models": models, "unpriced": new_terms.unpriced}
+        state.prepared = state.prepared.with_changes({"agents": agents}, contract=new_terms.contract)
     state.turns.sample = short_run_id(described.run_id)  # replies to the same words are bought anew
     resume_point = ResumePoint(
         run_id=turn.run_id,
@@ -231,6 +232,7 @@ def _forget_spending(state: DeliveryState) -> None:
     state.spending, state.receipt, state.steps, state.notes, state.turns.sample = SpendingState(), Receipt(), [], (), ""
     state.children.usd, state.children.ids, state.children.budget_raises = 0.0, (), 0
     state.budget.extra_usd, state.budget.extra_tokens, state.budget.extra_time_s = 0.0, 0, 0.0
+    state.budget.unpriced, state.budget.unpriced_models = False, ()
     state.budget.breaches = state.gates.deaths = state.messages.count = 0
     state.messages.ids = ()
 

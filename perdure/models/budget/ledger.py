@@ -32,8 +32,8 @@ class Usage(HistoryModel):
 
     def covers(self, other: Usage) -> bool:
         """Return True when this is at least as much as the other, in tokens, and in dollars as far as its own are
-        known."""
-        cheaper = self.cost_usd is not None and self.cost_usd < (other.cost_usd or 0)
+        known; what the other does not know this does not know better."""
+        cheaper = self.cost_usd is not None and (other.cost_usd is None or self.cost_usd < other.cost_usd)
         return self.tokens >= other.tokens and not cheaper
 
     @property

@@ -231,7 +231,8 @@ class Rewind(UserInputModel):
     makes forgets what was said and held before, and hears `text`.
 
     to      the turn, for people; since: when it began the first time, the time from then on is not the delivery's
-    policy  the terms from there on, made by the delivery's host, where model or agent are others; models: by step
+    policy  the terms from there on, made by the delivery's host, where model or agent are others; models: by step;
+            unpriced: those of them whose price nobody knows
     model, agent    as they were asked for, so that the same rewind is known again
     """
 
@@ -242,6 +243,7 @@ class Rewind(UserInputModel):
     since: datetime | None = None
     policy: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     models: dict[str, str] = {}
+    unpriced: tuple[str, ...] = ()
     model: str = Field(default="", max_length=NAME_CHARS)
     agent: str = Field(default="", max_length=NAME_CHARS)
 

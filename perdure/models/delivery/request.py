@@ -62,10 +62,11 @@ class RewindTargetInput(HistoryModel):
 
 
 class RewindTargetResult(HistoryModel):
-    """The contract from that turn on, and the model of each step under it."""
+    """The contract from that turn on, the model of each step under it, and the models whose price nobody knows."""
 
     contract: ContractHash
     models: dict[str, str] = {}
+    unpriced: tuple[str, ...] = ()
 
 
 class ResumePoint(HistoryModel):

@@ -254,6 +254,7 @@ class BudgetState(LazyModel):
 
     extra_usd, extra_tokens, extra_time_s   what people added, in dollars, tokens and seconds
     breaches      how often a limit was reached; unpriced: a person approved going on without knowing a price
+    unpriced_models   the models whose price was not known when they did
     started       when its time limit began to run
     reservation   what it has reserved of a fleet's budget, where it is under one
     """
@@ -263,6 +264,7 @@ class BudgetState(LazyModel):
     extra_time_s: float = 0.0
     breaches: int = 0
     unpriced: bool = False
+    unpriced_models: tuple[str, ...] = ()
     started: datetime | None = None
     reservation: BudgetReservation = BudgetReservation()
 

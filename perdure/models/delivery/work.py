@@ -110,11 +110,13 @@ class AgentSettings(HistoryModel):
     models    by step
     efforts   by step, the effort of the last fix that is allowed; none where it is the settings' own
     proxied   an agent with a process of its own works on a step: a turn's input says what more it may pay for
+    unpriced  models among them, and second ones, whose price nobody knows
     """
 
     models: dict[str, str] = {}
     efforts: dict[str, str] = {}
     proxied: bool = False
+    unpriced: tuple[str, ...] = ()
 
 
 class BuildSettings(HistoryModel):

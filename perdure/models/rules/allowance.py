@@ -81,11 +81,11 @@ def reached_limit(
     token_limit = prepared.limits.budget_tokens + state.budget.extra_tokens
     if prepared.limits.budget_tokens and used_token_count >= token_limit:
         return Limit.TOKENS, f"{used_token_count:,} of {token_limit:,} tokens are used"
-    if (
-        prepared.decisions.asks
-        and not state.budget.unpriced
-        and (spend.usd is None or state.spending.usage.cost_usd is None)
-    ):
+    if not prepared.decisions.asks:
+        return None
+    if models := [model for model in prepared.agents.unpriced if model not in state.budget.unpriced_models]:
+        return Limit.PRICE, f"the price of {', '.join(models)} is not known: what this costs cannot be counted"
+    if not state.budget.unpriced and (spend.usd is None or state.spending.usage.cost_usd is None):
         return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
     return None
 

@@ -207,7 +207,8 @@ class Inbox:
         elif request.id:
             state.messages.ids = (*state.messages.ids, request.id)[-MESSAGE_IDS_KEPT:]
         if request.policy and state.prepared is not None:
-            agents = {"models": request.models or state.prepared.agents.models, "proxied": True}
+            models = request.models or state.prepared.agents.models
+            agents = {"models": models, "unpriced": request.unpriced, "proxied": True}
             state.prepared = state.prepared.with_changes({"agents": agents}, contract=request.policy)
         return request.since
 
