@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 from temporalio.worker import Worker
 
-from activities import any_host_activities, publisher_activities, workspace_activities
+from activities import OriginInterceptor, any_host_activities, publisher_activities, workspace_activities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host, run_in_background
@@ -52,7 +52,7 @@ async def main() -> None:
                 task_queue=queue,
                 identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
-                interceptors=[guard, AttemptInterceptor(host)],
+                interceptors=[guard, OriginInterceptor(client), AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=connect.heartbeat_throttle(client),
                 graceful_shutdown_timeout=DRAIN,

@@ -21,7 +21,9 @@ from activities.parallel_builds import PlanTaskActivities, TakeAttemptActivity
 from activities.prepare import PrepareActivity
 from activities.run_tests import RunTestsActivity
 from activities.turns import turn_activities
-from activities.workflow_lookup import former_run, last_table, look_for, prioritise_delivery, resume_point
+from activities.workflow_lookup import last_table, look_for, prioritise_delivery, resume_point
+from activities.workflow_origin import OriginInterceptor as OriginInterceptor
+from activities.workflow_origin import former_run
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]

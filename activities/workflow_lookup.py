@@ -1,24 +1,18 @@
 """Activities that ask the Temporal server about other workflows: the status of deliveries that report nothing
-(`look_for`), the request a delivery goes on with (`resume_point`), whether a backlog's state comes from the run before
-(`former_run`), the last table of the Treasury (`last_table`); and one that sets a delivery's priority.
+(`look_for`), the request a delivery goes on with (`resume_point`), the last table of the Treasury (`last_table`); and
+one that sets a delivery's priority.
 
 Effect: none, but for a priority: the options of that delivery's workflow on the server. Key: the delivery; the same
 again changes nothing.
-
-Whoever may start workflows may start a Backlog with any state: with a branch, a queue and commits of their choice. The
-server alone knows which run went on in which, and which workflow began which; nobody can send that. A run on our queue
-was carried out by our workers, who check its own state in the same way before anything else.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
 from temporalio import activity
 from temporalio.api.common.v1 import Priority, WorkflowExecution
-from temporalio.api.enums.v1 import ContinueAsNewInitiator
 from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
 from temporalio.api.workflow.v1 import WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
@@ -42,16 +36,13 @@ from perdure.models.backlog.landing import (
     ResumeInput,
     ResumeResult,
 )
-from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, ReopenedFrom, state_digest
 from perdure.models.budget.treasury import TREASURY, LastTable, LastTableInput, TreasuryTable
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.state import DeliveryState, retry_request
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, RPC_TIMEOUT, TASK_QUEUE
-from perdure.models.rules.changes import reopen_backlog
+from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, RPC_TIMEOUT
 from perdure.models.rules.dependencies import stackable_commit
-from perdure.models.rules.inbox import NotCounted
 from perdure.text import shorten
 
 RUNNING, MISSING = "running", "missing"
@@ -161,14 +152,14 @@ async def read_start_event(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, 
     """Return the request that a workflow was started with, as it was sent, and the first run id of its chain of runs,
     both from the first event of history; `({}, "")` when there is no event, and an empty request when it is no object.
     """
-    if (started := await _start_attributes(handle)) is None:
+    if (started := await start_attributes(handle)) is None:
         return {}, ""
     values = await activity.client().data_converter.decode_wrapper(started.input)
     request = values[0] if values and isinstance(values[0], dict) else {}
     return request, started.first_execution_run_id
 
 
-async def _start_attributes(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionStartedEventAttributes | None:
+async def start_attributes(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionStartedEventAttributes | None:
     """Return the attributes of the first event of a run's history, such as its input; None when there is no event."""
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes
@@ -178,86 +169,6 @@ async def _start_attributes(handle: WorkflowHandle[Any, Any]) -> WorkflowExecuti
 def _status_name(status: WorkflowExecutionStatus | None) -> str:
     """Return Temporal's status in our spelling; `missing` for None."""
     return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower() if status else MISSING
-
-
-QUERY_TIMEOUT = timedelta(seconds=20)
-"""The time a worker has to replay a thousand events of the ended run; after that the activity is tried again."""
-
-UNKNOWN_STATE = "its state comes from no run before it: start it with its items alone"
-
-
-@activity.defn
-async def former_run(work: PreviousRunInput) -> PreviousRunResult:
-    """Check that the state of a backlog's run comes from an earlier run of it, from the delivery whose tasks it builds,
-    or from an ended run that was reopened; return the reason why it does not, empty when it does. Raises RPCError,
-    which is retried, when the server does not answer."""
-    client = activity.client()
-    if work.continued_run_id:
-        is_genuine = await _is_continued_from(client, work.backlog, work.continued_run_id)
-    elif work.parent_id:
-        is_genuine = _is_ours(await describe_workflow(client, work.parent_id, work.parent_run_id), "Delivery")
-    elif work.reopened_from is not None:
-        return PreviousRunResult(reason=await _reopening_problem(client, work, work.reopened_from))
-    else:
-        is_genuine = False
-    return PreviousRunResult(reason="" if is_genuine else UNKNOWN_STATE)
-
-
-async def _is_continued_from(client: Client, id: str, run_id: str) -> bool:
-    """Return True when the run that asks is the one in which run `run_id`, carried out on Perdure's queue, went on by
-    continue-as-new. False for a next run begun by a retry policy or a cron schedule of whoever started it: that begins
-    with what was sent. Raises RPCError when the server does not answer."""
-    if not _is_ours(await describe_workflow(client, id, run_id), "Backlog"):
-        return False
-    # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
-    # 1.32.0).
-    own_handle = client.get_workflow_handle(id, run_id=activity.info().workflow_run_id)
-    started = await _start_attributes(own_handle)
-    return started is not None and (started.continued_execution_run_id, started.initiator) == (
-        run_id,
-        ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW,
-    )
-
-
-async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_from: ReopenedFrom) -> str:
-    """Return the reason why the state is not that of the ended run with the change applied to it; empty: it is.
-
-    Asks the ended run for its state by a query, applies the change, and compares the digests. A request that is not the
-    ended run's, a change that is refused, and a run that is missing, still running or cannot be replayed are reasons
-    too. Raises RPCError when server or worker does not answer.
-    """
-    description = await describe_workflow(client, work.backlog, reopened_from.run_id)
-    if (
-        description is None
-        or not _is_ours(description, "Backlog")
-        or description.status == WorkflowExecutionStatus.RUNNING
-    ):
-        return UNKNOWN_STATE
-    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(work.backlog, run_id=description.run_id)
-    request, _ = await read_start_event(handle)
-    if {name: value for name, value in request.items() if name != "items"} != work.backlog_request:
-        return f"its request is not that of the run before it ({description.run_id})"
-    try:
-        ended_state: BacklogState = await handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
-        expected_state = reopen_backlog(
-            ended_state,
-            reopened_from.change,
-            reopened_from.item,
-            reopened_from.note,
-            reopened_from.changed_at or datetime.now(UTC),
-        )
-    except NotCounted as error:
-        return error.what
-    except WorkflowQueryFailedError as error:
-        return shorten(f"the run before it ({description.run_id}) cannot be read: {error}", 300)
-    if not ended_state.items or state_digest(expected_state) != work.digest:
-        return f"its state is not that of the run before it ({description.run_id})"
-    return ""
-
-
-def _is_ours(description: WorkflowExecutionDescription | None, kind: str) -> bool:
-    """Return whether the workflow exists, is of this type, and runs or ran on our own task queue."""
-    return description is not None and (description.workflow_type, description.task_queue) == (kind, TASK_QUEUE)
 
 
 @activity.defn
@@ -298,7 +209,7 @@ async def _final_table(handle: WorkflowHandle[object, object]) -> LastTable:
 async def _initial_table(handle: WorkflowHandle[object, object]) -> TreasuryTable:
     """Return the table with which a run was started, from the first event of its history; an empty table when it was
     started without one."""
-    started = await _start_attributes(handle)
+    started = await start_attributes(handle)
     if started is None or not started.input.payloads:
         return TreasuryTable()
     table: TreasuryTable = (await activity.client().data_converter.decode(started.input.payloads, [TreasuryTable]))[0]

@@ -10,8 +10,9 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from activities.workflow_lookup import former_run, prioritise_delivery
 from activities.workflow_lookup import look_for as really_look
+from activities.workflow_lookup import prioritise_delivery
+from activities.workflow_origin import former_run
 from perdure.models.backlog.following import (
     FollowInput,
     FollowResult,

@@ -11,7 +11,8 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from activities.workflow_lookup import former_run, look_for, resume_point
+from activities.workflow_lookup import look_for, resume_point
+from activities.workflow_origin import former_run
 from perdure.client import Perdure
 from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.budget.ledger import Spend, Usage

@@ -456,4 +456,4 @@ def retry_request(request: dict[str, Any], resume_point: ResumePoint | None) -> 
     if (point := resume_point or earlier_point) is None:
         return request
     state = parse_resume_state(point).for_retry().model_dump(mode="json", exclude_defaults=True)
-    return {**request, "resume": ResumePoint(run_id=point.run_id, state=state).model_dump(mode="json")}
+    return {**request, "resume": point.model_copy(update={"state": state, "continued": False}).model_dump(mode="json")}

@@ -1,0 +1,372 @@
+"""The origin of a workflow, and of the state that it begins with: asked of the server before a worker does anything for
+it. Class `OriginInterceptor` asks so before every activity, and activity `former_run` for a backlog, which says itself
+what is wrong.
+
+Whoever may start workflows may start ours with any state, and may call our activities from workflows of their own. The
+server alone knows which run went on in which, which workflow began which, and what is in a run's history; nobody can
+send that. So state counts only where a run of ours has left it: the run that went on as this one, the workflow that
+began it, or an ended run, or another delivery's turn, whose state is made again from its history and compared.
+
+Effect: none. Key: the run that calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import ContinueAsNewInitiator
+from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.workflow_lookup import describe_workflow, start_attributes
+from perdure.client.delivery.turns import find_turn, state_before, turns_of_runs
+from perdure.client.history.runs import read_run, read_runs
+from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, state_digest
+from perdure.models.delivery.request import DeliveryRequest, ResumePoint, parse_request
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE
+from perdure.models.rules.changes import reopen_backlog
+from perdure.models.rules.inbox import NotCounted
+from perdure.text import shorten
+
+UNKNOWN_STATE = "its state comes from no run before it: start it with its items alone"
+UNKNOWN_RESUME = "resume: that state comes from no run before it: start it without, or: perdure retry, rewind or fork"
+
+QUERY_TIMEOUT = timedelta(seconds=20)
+"""The time a worker has to replay a thousand events of the ended run; after that the activity is tried again."""
+
+CHAIN_MOST = 50
+"""Runs that are looked back through, from one that went on as the next to the first of them."""
+
+KNOWN_MOST = 4096
+"""Runs that a worker remembers as asked about."""
+
+CALLED_ALONE = frozenset({"read", "keep", "spent", "verify", "verify_published", "aim"})
+"""Activities that clients call without a workflow: they read a delivery, or store a text for it."""
+
+REPORTS_ITSELF = "former_run"
+"""The activity whose result is the answer: its workflow ends by it in words of its own."""
+
+
+class OriginInterceptor(Interceptor):
+    """An interceptor that lets an activity run only for a workflow of ours, with a state of ours."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known_runs: set[tuple[str, str]] = set()
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _OriginActivityInterceptor(next, self)
+
+    async def find_problem(self, info: activity.Info) -> str:
+        """Return why nothing is done for the workflow that calls; empty: it is one of ours. Raises RPCError, which is
+        retried, when the server does not answer."""
+        if info.workflow_id is None or info.workflow_run_id is None:
+            return "" if info.activity_type in CALLED_ALONE else f"{info.activity_type} is called by {FOREIGN}"
+        key = info.workflow_id, info.workflow_run_id
+        if key in self._known_runs or info.activity_type == REPORTS_ITSELF:
+            return ""
+        problem = await origin_problem(self._client, *key)
+        if problem and await _has_worked(self._client, *key, (TASK_QUEUE, info.task_queue)):
+            problem = ""  # it was asked when it began; what it began with is gone, or was rewound, since
+        if not problem:
+            if len(self._known_runs) >= KNOWN_MOST:
+                self._known_runs.clear()
+            self._known_runs.add(key)
+        return problem
+
+
+class _OriginActivityInterceptor(ActivityInboundInterceptor):
+    """The activity side of OriginInterceptor."""
+
+    def __init__(self, next: ActivityInboundInterceptor, origins: OriginInterceptor) -> None:
+        super().__init__(next)
+        self._origins = origins
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        """Run the activity. Raises ApplicationError InvalidRequest, not retried, when its caller is none of ours."""
+        if problem := await self._origins.find_problem(activity.info()):
+            raise ApplicationError(problem, type=InvalidRequest.__name__, non_retryable=True)
+        return await self.next.execute_activity(input)
+
+
+@activity.defn
+async def former_run(work: PreviousRunInput) -> PreviousRunResult:
+    """Check that the state of a backlog's run comes from an earlier run of it, from the delivery whose tasks it builds,
+    or from an ended run that was reopened; return the reason why it does not, empty when it does. Raises RPCError,
+    which is retried, when the server does not answer."""
+    run_id = activity.info().workflow_run_id or ""
+    return PreviousRunResult(reason=await origin_problem(activity.client(), work.backlog, run_id))
+
+
+FOREIGN = "no workflow of Perdure's"
+
+
+async def origin_problem(client: Client, id: str, run_id: str) -> str:
+    """Return why a run is none of ours or begins with a state that no run of ours has left; empty: all is well. Raises
+    RPCError when the server does not answer."""
+    for look in range(CHAIN_MOST):
+        description = await describe_workflow(client, id, run_id)
+        if description is None and look:
+            return ""  # deleted since: the run that went on from it, on our queue, has been asked in its time
+        if description is None or not _is_ours(description):
+            return f"{shorten(id, 100)} is {FOREIGN}: it is not on queue {TASK_QUEUE}"
+        started = await start_attributes(client.get_workflow_handle(id, run_id=run_id))
+        if started is None:
+            return f"{shorten(id, 100)} has no beginning"
+        arguments = await client.data_converter.decode_wrapper(started.input)
+        if not _takes_state(description.workflow_type, arguments):
+            return ""
+        if not started.continued_execution_run_id:
+            return await _ORIGINS[description.workflow_type](client, description, started, arguments)
+        # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
+        # 1.32.0). A retry policy or a cron schedule of whoever started it begins the next run with what was sent.
+        former = await describe_workflow(client, id, started.continued_execution_run_id)
+        if (
+            started.initiator != ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW
+            or not _is_ours(former)
+            or former is None
+            or former.workflow_type != description.workflow_type
+        ):
+            return _UNKNOWN[description.workflow_type]
+        run_id = started.continued_execution_run_id
+    return ""
+
+
+def _is_ours(description: WorkflowExecutionDescription | None) -> bool:
+    """Return whether the workflow exists, is of one of our types, and runs or ran on our own task queue."""
+    return description is not None and description.workflow_type in _UNKNOWN and description.task_queue == TASK_QUEUE
+
+
+def _takes_state(kind: str, arguments: list[Any]) -> bool:
+    """Return whether a workflow of this type was started with a state, or as part of another workflow's work."""
+    first = arguments[0] if arguments else None
+    if kind == "Delivery" and isinstance(first, dict):
+        return bool(first.get("resume") or first.get("landing"))
+    return kind == "Following" or (kind == "Backlog" and len(arguments) > 1 and arguments[1] is not None)
+
+
+async def _parent_problem(
+    client: Client, started: WorkflowExecutionStartedEventAttributes, kind: str, unknown: str
+) -> str:
+    """Return `unknown` unless a workflow of this type and of ours has begun the run, and begins itself with a state of
+    ours; then return an empty text."""
+    parent = started.parent_workflow_execution
+    description = await describe_workflow(client, parent.workflow_id, parent.run_id) if parent.workflow_id else None
+    if description is None or description.workflow_type != kind:
+        return unknown
+    return unknown if await origin_problem(client, parent.workflow_id, parent.run_id) else ""
+
+
+async def _delivery_problem(
+    client: Client,
+    description: WorkflowExecutionDescription,
+    started: WorkflowExecutionStartedEventAttributes,
+    arguments: list[Any],
+) -> str:
+    """Return why the state of a delivery, or its place on a backlog, is not one that was left by a run of ours; empty:
+    it is. Raises RPCError when the server does not answer."""
+    try:
+        request = parse_request(arguments[0])
+        if (resume := request.resume) is None:
+            return await _parent_problem(client, started, "Backlog", "landing: a backlog's deliveries are begun by it")
+        if request.forked is not None and request.forked.attempt:
+            return await _parent_problem(client, started, "Delivery", UNKNOWN_RESUME)
+        expected_states = await _left_states(client, description, request, resume)
+        claims = _claims(DeliveryState.model_validate(resume.state), is_rewound=bool(resume.rewound))
+        known = (_claims(state, is_rewound=bool(resume.rewound)) for state in expected_states)
+    except (InvalidRequest, BadInput, ValidationError) as error:
+        return f"resume: {shorten(str(error), 300)}".partition("\n")[0]
+    return "" if claims in known else UNKNOWN_RESUME
+
+
+async def _left_states(
+    client: Client, description: WorkflowExecutionDescription, request: DeliveryRequest, resume: ResumePoint
+) -> list[DeliveryState]:
+    """Return the states that were left where the delivery is said to go on: that of an ended run of its own, or those
+    before the turn of another delivery that it is forked at; none when these are not ours. Raises BadInput for a turn
+    that is not there, RPCError when the server does not answer."""
+    states = list[DeliveryState]()
+    if (forked := request.forked) is not None and not resume.run_id:
+        newest = await describe_workflow(client, forked.delivery)
+        if newest is None or await origin_problem(client, forked.delivery, newest.run_id):
+            return []
+        for run_history in await read_runs(client, forked.delivery, newest.run_id):
+            own_turns = [turn for turn in turns_of_runs([run_history]) if turn.place == forked.at]
+            states += [state_before(run_history, turn) for turn in own_turns]
+        return [state for state in states if state.turns.checkpoint == forked.checkpoint]
+    former = await describe_workflow(client, description.id, resume.run_id) if resume.run_id else None
+    if (
+        former is None
+        or former.workflow_type != "Delivery"
+        or former.status == WorkflowExecutionStatus.RUNNING
+        or await origin_problem(client, description.id, resume.run_id)
+    ):
+        return []
+    if resume.rewound:
+        run_history = await read_run(client, description.id, resume.run_id)
+        return [state_before(run_history, find_turn(turns_of_runs([run_history]), resume.rewound))]
+    left = await _state_left(client, description.id, resume.run_id)
+    return [DeliveryState.model_validate(left).for_retry()] if left is not None else []
+
+
+async def _state_left(client: Client, id: str, run_id: str) -> dict[str, Any] | None:
+    """Return the state that a delivery's run has left in its history: with the run that goes on from it, or in its
+    memo; None: none. The memo that a run was started with does not count: whoever started it chose it."""
+    execution, token, converter = WorkflowExecution(workflow_id=id, run_id=run_id), b"", client.data_converter
+    while True:
+        page = await client.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=client.namespace, execution=execution, next_page_token=token
+            ),
+            timeout=RPC_TIMEOUT,
+        )
+        for event in page.history.events:
+            went_on = event.workflow_execution_continued_as_new_event_attributes
+            if went_on.input.payloads:
+                point = (await converter.decode_wrapper(went_on.input))[0].get("resume")
+                return point["state"] if point else None
+            memo = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+            if "resume" in memo:
+                state: dict[str, Any] = (await converter.decode([memo["resume"]]))[0]["state"]
+                return state
+        if not (token := page.next_page_token):
+            return None
+
+
+_FORGOTTEN = {
+    "prepared": {"contract", "agents"},
+    "children": {"ids", "usd", "budget_raises"},
+    "gates": {"pending_decision", "deaths", "hold_reason", "rewinding_to"},
+    "turns": {"sample"},
+}
+"""Fields that a rewind or a fork sets anew. The contract has a signature of its own; the others claim no work."""
+
+_CLAIMED = frozenset({*_FORGOTTEN, "planning", "building", "testing", "reviewing", "fixing", "publishing", "landing"})
+
+
+def _claims(state: DeliveryState, *, is_rewound: bool) -> dict[str, Any]:
+    """Return what a state says was done, decided and allowed. `is_rewound`: contract and models may be others."""
+    exclude: Mapping[str, Any] = _FORGOTTEN if is_rewound else {**_FORGOTTEN, "prepared": {"summary"}}
+    return state.model_dump(mode="json", include=set(_CLAIMED), exclude=dict(exclude))
+
+
+async def _backlog_problem(
+    client: Client,
+    description: WorkflowExecutionDescription,
+    started: WorkflowExecutionStartedEventAttributes,
+    arguments: list[Any],
+) -> str:
+    """Return why a backlog's state is not that of its parent delivery, or of the ended run it names with the change
+    applied to it; empty: it is.
+
+    Asks the ended run for its state by a query, applies the change, and compares the digests. A request that is not the
+    ended run's, a change that is refused, and a run that is missing, still running or cannot be replayed are reasons
+    too. Raises RPCError when server or worker does not answer.
+    """
+    if started.parent_workflow_execution.workflow_id:
+        return await _parent_problem(client, started, "Delivery", UNKNOWN_STATE)
+    try:
+        state = BacklogState.model_validate(arguments[1])
+    except ValidationError:
+        return UNKNOWN_STATE
+    if (reopened_from := state.reopened_from) is None:
+        return UNKNOWN_STATE
+    former = await describe_workflow(client, description.id, reopened_from.run_id)
+    if (
+        former is None
+        or not _is_ours(former)
+        or former.workflow_type != "Backlog"
+        or former.status == WorkflowExecutionStatus.RUNNING
+    ):
+        return UNKNOWN_STATE
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(description.id, run_id=former.run_id)
+    former_start = await start_attributes(handle)
+    raws = await client.data_converter.decode_wrapper(former_start.input) if former_start is not None else []
+    if _without_items(raws) != _without_items(arguments):
+        return f"its request is not that of the run before it ({former.run_id})"
+    try:
+        ended_state: BacklogState = await handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
+        expected_state = reopen_backlog(
+            ended_state,
+            reopened_from.change,
+            reopened_from.item,
+            reopened_from.note,
+            reopened_from.changed_at or datetime.now(UTC),
+        )
+    except NotCounted as error:
+        return error.what
+    except WorkflowQueryFailedError as error:
+        return shorten(f"the run before it ({former.run_id}) cannot be read: {error}", 300)
+    if not ended_state.items or state_digest(expected_state) != state_digest(state):
+        return f"its state is not that of the run before it ({former.run_id})"
+    return ""
+
+
+def _without_items(arguments: list[Any]) -> dict[str, Any]:
+    """Return a backlog's request, the first argument that it was started with, without its items."""
+    raw = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
+    return {name: value for name, value in raw.items() if name != "items"}
+
+
+async def _stack_problem(
+    client: Client,
+    description: WorkflowExecutionDescription,
+    started: WorkflowExecutionStartedEventAttributes,
+    arguments: list[Any],
+) -> str:
+    """Return why a stack that is followed is not one of the backlog that began this run; empty: it is."""
+    return await _parent_problem(client, started, "Backlog", UNKNOWN_STATE)
+
+
+Origin = Callable[
+    [Client, WorkflowExecutionDescription, WorkflowExecutionStartedEventAttributes, list[Any]], Awaitable[str]
+]
+_ORIGINS: Mapping[str, Origin] = {
+    "Delivery": _delivery_problem,
+    "Backlog": _backlog_problem,
+    "Following": _stack_problem,
+}
+_UNKNOWN = {
+    "Delivery": UNKNOWN_RESUME,
+    "Backlog": UNKNOWN_STATE,
+    "Following": UNKNOWN_STATE,
+    "Notification": "",
+    "Treasury": "",
+}
+"""Our workflow types, and what is said of a state that no run of ours has left; the last two publish nothing."""
+
+
+async def _has_worked(client: Client, id: str, run_id: str, queues: tuple[str, ...]) -> bool:
+    """Return whether a worker of these queues has done anything for a run of ours before: then its origin was asked at
+    that time."""
+    if not _is_ours(await describe_workflow(client, id, run_id)):
+        return False
+    scheduled = set[int]()
+    try:
+        async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
+            attributes = event.activity_task_scheduled_event_attributes
+            if attributes.task_queue.name in queues and attributes.activity_type.name != REPORTS_ITSELF:
+                scheduled.add(event.event_id)
+            if event.activity_task_completed_event_attributes.scheduled_event_id in scheduled:
+                return True
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    return False
