@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 import perdure
 from perdure.adapters.forges.markdown import neutral_line
 from perdure.adapters.notify.addresses import Address, webhook_headers
+from perdure.adapters.system.http_client import client_options
 from perdure.adapters.system.threads import in_thread
 from perdure.models.delivery.decisions import PendingDecision, QuestionKind
 from perdure.models.delivery.summary import local_repository
-from perdure.models.errors import NoticeRefused, NoticeUnheard
+from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
 from perdure.models.notice import Links, Notice, WebhookMessage, decision_options
 from perdure.text import format_count, format_money, is_web_address, visible
 
@@ -175,19 +176,9 @@ def _make_client(address: Address, timeout_s: float) -> httpx2.AsyncClient:
     import httpx2
 
     try:
-        ssl_context = httpx2.create_ssl_context()
-    except OSError:
-        message = f"{address.name} was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names are none"
-        raise NoticeUnheard(message) from None
-    try:
-        return httpx2.AsyncClient(verify=ssl_context, timeout=timeout_s, follow_redirects=False)
-    except (
-        ValueError,
-        ImportError,
-        httpx2.InvalidURL,
-    ):  # the error's text holds the proxy's address, with its password
-        message = f"{address.name} was not asked: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names no HTTP proxy"
-        raise NoticeUnheard(message) from None
+        return httpx2.AsyncClient(timeout=timeout_s, follow_redirects=False, **client_options(address.url))
+    except BadInput as error:
+        raise NoticeUnheard(f"{address.name} was not asked: {error.what}") from None
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 import typer
 from temporalio.service import RPCError
 
+from perdure.adapters.agents.builtin.model import API_URL
 from perdure.adapters.browser.browser import NoBrowser, find_browser
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import load_host_config, unknown_variables
@@ -25,6 +26,7 @@ from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
 from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.http_client import client_options, proxy_note
 from perdure.adapters.system.programs import run_program
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.host.agents import list_agents
@@ -180,7 +182,9 @@ def check_key() -> list[Checkup]:
         return [Checkup("key", NOTE if held_keys else OK, "a publisher asks no model and needs no key", fix)]
     names = [name for name in MODEL_VARIABLES if env.get(name, "").strip()]
     if any(env.get(name, "").strip() for name in MODEL_KEYS):
-        return [Checkup("key", OK, f"{', '.join(names)} set")]
+        address = env.get("ANTHROPIC_BASE_URL", "").strip() or API_URL
+        client_options(address)  # raises where the environment's certificates or proxy cannot be used
+        return [Checkup("key", OK, f"{', '.join(names)} set{proxy_note(address)}")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
     return [Checkup("key", MISSING, "there is no key for the model", fix)]
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin.model_request import ModelRequest
 from perdure.adapters.agents.text import redact_secrets
+from perdure.adapters.system.http_client import proxy_note
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
 from perdure.text import one_line
 
@@ -182,9 +183,10 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """Return scheme, host and port alone: a URL may carry a password."""
+        """Return scheme, host and port alone, for a URL may carry a password, and the proxy that is used."""
         url = urlsplit(self.base_url)
-        return f"{url.scheme}://{url.hostname or ''}" + (f":{url.port}" if url.port else "")
+        port = f":{url.port}" if url.port else ""
+        return f"{url.scheme}://{url.hostname or ''}{port}{proxy_note(self.base_url)}"
 
 
 def unavailable_error(

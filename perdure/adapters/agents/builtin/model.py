@@ -20,10 +20,11 @@ from perdure.adapters.agents.builtin.model_request import (
 )
 from perdure.adapters.agents.message_builder import MessageBuilder, json_object, token_count
 from perdure.adapters.agents.prices import usage_cost
+from perdure.adapters.system.http_client import client_options
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, ModelRefusesUs
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -164,10 +165,15 @@ class Model:
 
     def _make_client(self) -> AsyncAnthropic:
         """Make the library's client: without retries and redirects, with bounded responses. Called in a thread, because
-        the library takes more than a second to import, its certificates 45 ms to load."""
+        the library takes more than a second to import, its certificates 45 ms to load. Raises ModelRefusesUs where the
+        environment names certificates or a proxy that cannot be used."""
         import anthropic
         import httpx2
 
+        try:
+            options = client_options(self._endpoint.base_url)
+        except BadInput as error:  # nothing was asked, and nothing would be another time
+            raise ModelRefusesUs(error.what, where=error.where, fix=error.fix) from None
         load_api_library()
 
         return anthropic.AsyncAnthropic(
@@ -179,6 +185,7 @@ class Model:
                 base_url=self._endpoint.base_url,
                 follow_redirects=False,
                 timeout=httpx2.Timeout(self._silence_s, connect=MODEL_CONNECT_S),
+                **options,
                 event_hooks={"response": [make_response_hook(self._silence_s)]},
             ),
         )

@@ -33,6 +33,7 @@ from perdure.adapters.agents.proxied.base import (
     WireError,
 )
 from perdure.adapters.agents.text import redact_secrets
+from perdure.adapters.system.http_client import client_options
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput, ModelRefusesUs, ModelUnavailable, StepError
 from perdure.text import one_line
@@ -316,9 +317,14 @@ class UpstreamClient:
         import httpx2
 
         silence_s = self._upstream.silence_s
+        try:
+            options = client_options(self._upstream.base_url)
+        except BadInput as error:
+            raise ModelRefusesUs(error.what, where=error.where, fix=error.fix) from None
         return httpx2.AsyncClient(
             follow_redirects=False,
             timeout=httpx2.Timeout(silence_s, connect=MODEL_CONNECT_S),
+            **options,
             event_hooks={"response": [make_response_hook(silence_s)]},
         )
 
