@@ -369,7 +369,9 @@ def _server_arguments(home: Home, places: Places, record: ServerRecord) -> list[
     """Return the arguments for `temporal`: a development server with this home's database, ports, identity namespace
     and search attributes. The variable PERDURE_SQLITE_SYNCHRONOUS says how SQLite flushes, by default fully."""
     synchronous = os.environ.get("PERDURE_SQLITE_SYNCHRONOUS", "2")  # FULL: with less, power loss rolls it back
-    arguments = ["server", "start-dev", "--db-filename", str(places.database), "--log-level", "warn"]
+    # Relative to the home, in which it is started: it puts the name into a URI as it is, where `#` ends the path.
+    database = str(places.database.relative_to(home.root))
+    arguments = ["server", "start-dev", "--db-filename", database, "--log-level", "warn"]
     ui_host, _, ui_port = (record.ui_behind or record.ui.removeprefix("http://")).rpartition(":")
     arguments += ["--ip", identity.HOST, "--port", str(record.ports.grpc), "--ui-ip", ui_host, "--ui-port", ui_port]
     arguments += ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", f"synchronous={synchronous}"]

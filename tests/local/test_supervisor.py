@@ -242,7 +242,7 @@ async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
         for pid in children(process.pid):
             with suppress(FileNotFoundError, ProcessLookupError):
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"detached" in line and os.fsencode(places.database) in line:
+                if b"detached" in line and os.fsencode(places.database.name) in line:
                     os.kill(pid, signal.SIGKILL)
                     struck += 1
     assert struck

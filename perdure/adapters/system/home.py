@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -16,12 +17,17 @@ from platformdirs import user_data_path
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.models.errors import BadInput
 from perdure.models.limits import HOME_DISK_SHARE, PERSON_CHARS
+from perdure.text import escape_path
 
 _MACHINE_ID = Path("/etc/machine-id")
 
 
 _HOME_ENTRIES = {"host-id", "key", "logs", "temporal.db", "vaults", "workspaces"}
 """Every home that was used has one of these entries."""
+
+
+_UNSPEAKABLE = re.compile(r"[:\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Characters that no path of ours may have: some program it is given to knows no quotation for them."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,19 @@ class Home:
     def find(cls) -> Home:
         """Return the home that PERDURE_HOME names, else the one in the platform's data directory; nothing is created.
 
-        Raises BadInput where it begins with the `~` of a user that does not exist.
+        Raises BadInput where it begins with the `~` of a user that does not exist, and for a path that cannot be told
+        to every program that is given it: a colon ends a path in PATH and its like, a line break in git's own files.
         """
         configured = os.environ.get("PERDURE_HOME")
+        fix = "set PERDURE_HOME to an absolute path without colons and control characters"
         try:
-            return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
+            path = (Path(configured) if configured else user_data_path("perdure")).expanduser().absolute()
         except RuntimeError:  # of expanduser
-            fix = "set PERDURE_HOME to an absolute path"
             raise BadInput("there is no such user", where=f"PERDURE_HOME {configured}", fix=fix) from None
+        if _UNSPEAKABLE.search(str(path)):
+            what = "the path of this home has a colon, a control character or bytes that are no text"
+            raise BadInput(what, where=f"PERDURE_HOME {escape_path(str(path))}", fix=fix)
+        return cls(path)
 
     def make_private(self) -> None:
         """Ensure that the home exists and only its owner can look into it.

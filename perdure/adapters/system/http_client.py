@@ -1,5 +1,5 @@
-"""What the environment says of HTTP clients, for those that ask models and webhooks: certificates that are trusted, and
-proxies. What cannot be used is a mistake of this host's settings, found before anything is asked."""
+"""Options of HTTP clients from the environment, for those that ask models and webhooks: certificates that are trusted,
+and proxies. What cannot be used is a mistake of this host's settings, found before anything is asked."""
 
 from __future__ import annotations
 

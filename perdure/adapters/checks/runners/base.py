@@ -4,6 +4,7 @@ here."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from abc import ABC, abstractmethod
@@ -154,7 +155,8 @@ class StartupModule:
             value = ":".join(filter(None, (str(reports), seen_env.get(name))))
         elif self.language == "node":
             file, name = reports / "library_snapshot.cjs", "NODE_OPTIONS"
-            value = append_options(seen_env, name, f"--require={file}")
+            quoted_file = json.dumps(str(file), ensure_ascii=False)  # this is node's own quotation
+            value = append_options(seen_env, name, f"--require={quoted_file}")
         else:
             file, name = reports / "startup.sh", "BASH_ENV"
             value = str(file)
