@@ -25,7 +25,7 @@ from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree_path
-from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, read_notes
+from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, lowered_budget, read_notes
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.host import delivery_labels, shared_budgets
 from perdure.adapters.repository.setup import name_empty_submodules, name_filtered_files
@@ -126,6 +126,8 @@ class PrepareActivity:
         )
         summary = " · ".join(part for part in (prepared.summary, *notes) if part)
         summary = f"task {parent.task} of the plan, on {contract.base_sha[:7]}" if parent is not None else summary
+        if lowered := lowered_budget(work.request, self._host.config):
+            summary += f" · {lowered}"
         return prepared.model_copy(update={"summary": summary})
 
     async def _prepare_retry(self, work: PrepareInput, previous: PreparedWorkspace) -> PreparedWorkspace:
@@ -168,6 +170,8 @@ class PrepareActivity:
             fallback=checkpoint if damaged else "",
             fallback_position=position if damaged else None,
         )
+        if lowered := lowered_budget(work.request, self._host.config):
+            prepared = prepared.model_copy(update={"summary": f"{prepared.summary} · {lowered}"})
         return self._with_settings(prepared, contract, work.request)
 
     async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
@@ -226,7 +230,7 @@ class PrepareActivity:
         """Return the workspace with the settings that depend on this host, its release and the request: gates, notices,
         visibility, publishing, shared budgets. They are set anew for a delivery that is retried. A plan's task or an
         attempt has no gates and asks nobody."""
-        config, listeners = contract.config, self._host.listeners.addresses
+        config, listeners, most = contract.config, self._host.listeners.addresses, self._host.config.limits
         decisions = gate_settings(config, prepared.phases, request).model_copy(
             update={"notifies": bool(listeners), "comments": True}
         )
@@ -246,7 +250,12 @@ class PrepareActivity:
             "screenshots": bool(config.app.start),
         }
         piece_changes: dict[str, dict[str, Any]] = {
-            "limits": {"shared_budgets": shared_budgets(self._host.config, contract, request)},
+            "limits": {
+                "shared_budgets": shared_budgets(self._host.config, contract, request),
+                "most_usd": most.budget_usd,
+                "most_tokens": most.tokens,
+                "most_time_s": parse_duration(most.time),
+            },
             "agents": {
                 "efforts": next_efforts(config.steps),
                 "proxied": uses_cli_agent(config),

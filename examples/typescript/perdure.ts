@@ -221,6 +221,8 @@ export interface Rewind {
   policy?: string;
   /** by step */
   models?: Record<string, string>;
+  /** those of them whose price nobody knows */
+  unpriced?: string[];
   /** as they were asked for, so that the same rewind is known again */
   model?: string;
   /** as they were asked for, so that the same rewind is known again */

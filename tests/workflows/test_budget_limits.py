@@ -220,6 +220,26 @@ async def test_more_of_the_limit_is_asked_for_and_the_same_turn_is_done_with_it(
     assert after == (SpendingLimits(**changed) if added else SpendingLimits(usd=0.1, tokens=100, unpriced=True))
 
 
+async def test_nothing_is_added_beyond_what_the_host_lets_a_delivery_have_and_the_refusal_names_the_limit(
+    a_delivery: ADelivery,
+) -> None:
+    host = {"most_usd": 100.0, "most_tokens": 1000, "most_time_s": 7200.0}
+    async with a_delivery(Phase.BUILD, turns_each=3, budget_usd=0.1, time_s=3600.0, **host) as delivery:
+        asked = await delivery.pending()
+        for added, words in (
+            ({"usd": 1000}, "$100.00, the most on the delivery's host"),
+            ({"tokens": 2000}, "the most on the delivery's host"),
+            ({"time": "2h"}, "the most on the delivery's host"),
+        ):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await delivery.update("add_budget", of=asked.target, **added)
+            assert words in str(refused.value.cause)
+        await delivery.signal("decide", update="add_budget", said={"usd": 99.95, "of": asked.target, "id": "a"})
+        assert (await delivery.handle.query("progress"))["budget_usd"] == 0.1, "nor by a signal"
+        await delivery.update("add_budget", of=asked.target, usd=99.9)
+        assert (await delivery.ended()).status == "completed"
+
+
 @pytest.mark.parametrize("more", [{}, {"attempts": 2}, {"specialists": True}])
 async def test_a_price_nobody_knows_is_asked_about_once_and_before_the_first_request(
     a_delivery: ADelivery, more: dict[str, Any]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Note
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES, DEFAULTS
-from perdure.text import cut_bytes, shell_word
+from perdure.text import cut_bytes, format_money, format_tokens, shell_word
 
 DEFAULT = "default"
 LOWERED = " (lowered to the host's limit)"
@@ -240,6 +240,21 @@ def _lower_limits(limits: Limits, origins: dict[str, str], host: HostConfig) -> 
             lowered[name] = highest
             origins[f"limits.{name}"] += LOWERED
     return limits.model_copy(update=lowered)
+
+
+def lowered_budget(request: DeliveryRequest, host: HostConfig) -> str:
+    """Return in words that a request wants more dollars or tokens than this host lets a delivery have, and gets its
+    limit; empty: it did not."""
+    wanted: tuple[tuple[Any, Any, Callable[[Any], str]], ...] = (
+        (request.budget_usd, host.limits.budget_usd, format_money),
+        (request.tokens, host.limits.tokens, format_tokens),
+    )
+    texts = [
+        f"{show(most)} instead of {show(requested)}"
+        for requested, most, show in wanted
+        if requested and most and requested > most
+    ]
+    return f"{', '.join(texts)}: the most on this host ([limits] of its user file)" if texts else ""
 
 
 def _is_above_limit(name: str, wanted: Any, highest: Any) -> bool:

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 from perdure import __version__, secrets
 from perdure.adapters.git.command import redact
 from perdure.adapters.git.target import list_not_included
-from perdure.adapters.repository.config import merge_config
+from perdure.adapters.repository.config import lowered_budget, merge_config
 from perdure.adapters.system.home import Home
+from perdure.cli.commands.options import option_name
 from perdure.cli.request.issue import delivery_exists, own_worker_publishes
 from perdure.cli.screen import Screen
 from perdure.client import BacklogSubmission, Perdure, Submission
 from perdure.local.connect import connect_to_temporal, no_worker_reason, web_ui_url
 from perdure.local.up import ensure_running
+from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.errors import InvalidRequest
 from perdure.models.limits import DECISION_ACCEPTED
+from perdure.models.rules.inbox import ignored_request_fields
 from perdure.render.formatting import with_tilde
 from perdure.render.progress_lines import Header
-from perdure.text import format_money, shell_word, short_sha
+from perdure.text import format_money, shell_word, short_sha, shorten
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions
@@ -69,9 +73,27 @@ async def submit_delivery(
         restart_hint=restart_hint,
         detach=options.detach,
     )
+    if submission.attached and (line := await _ignored_options_line(submission, checked.request)):
+        screen.say(line)
     if options.detach and screen.json:
         screen.print_json({"delivery_id": id, **submission_json(submission)})
     return submission
+
+
+async def _ignored_options_line(submission: Submission, sent: DeliveryRequest) -> str:
+    """Return one line that names the options of a request that do not take hold, because its delivery exists already
+    and was begun without them; empty: there are none."""
+    try:
+        existing = parse_request(await submission.delivery.request())
+    except InvalidRequest:  # of somebody else's program: it has failed for that
+        return ""
+    texts = []
+    for field in ignored_request_fields(existing, sent):
+        value = getattr(sent, field)
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        has_value = not isinstance(value, bool) and field not in ("config", "plan")
+        texts.append(option_name(field) + (f" {shorten(shown, 60)}" if has_value else ""))
+    return f"! {', '.join(texts)} did not count: it goes on as it was begun" if texts else ""
 
 
 async def print_start(
@@ -156,7 +178,8 @@ def _budget_texts(checked: CheckedRequest) -> list[str]:
     limits = merge_config(
         host=checked.host, env=os.environ, repository=checked.repository_config, request=checked.request
     ).config.limits
-    return [f"budget {format_money(limits.budget_usd)}"]
+    lowered = lowered_budget(checked.request, checked.host)
+    return [f"budget {format_money(limits.budget_usd)}", *([f"! {lowered}"] if lowered else [])]
 
 
 def base_line(checked: CheckedRequest) -> str:

@@ -16,6 +16,7 @@ from perdure.models.delivery.result import (
     UsageResult,
 )
 from perdure.models.delivery.state import DeliveryState, Progress
+from perdure.models.rules.allowance import budget_usd
 from perdure.models.rules.gates import red_tests_approval_text
 from perdure.text import one_line, shell_word
 
@@ -188,7 +189,7 @@ def progress_of(
         head_sha=state.building.head or None,
         checkpoint=state.turns.checkpoint or None,
         queue=prepared.queue if prepared else None,
-        budget_usd=prepared.limits.budget_usd + state.budget.extra_usd if prepared else request.budget_usd,
+        budget_usd=budget_usd(state, prepared) if prepared else request.budget_usd,
         test_fixes=prepared.limits.test_fixes if prepared else None,
         review_fixes=prepared.limits.review_fixes if prepared else None,
         steps=state.steps,

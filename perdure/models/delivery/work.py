@@ -73,6 +73,7 @@ class DeliveryLimits(HistoryModel):
     turns_per_step, test_fixes, review_fixes   the most of each
     shared_budgets   of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     is_shared  the repository's deliveries have a common limit, which is checked before it pays for anything
+    most_usd, most_tokens, most_time_s   the host's own limits, beyond which nothing is added; None: not known, or none
     """
 
     budget_usd: float = 5.0
@@ -83,6 +84,9 @@ class DeliveryLimits(HistoryModel):
     review_fixes: int = 3
     shared_budgets: dict[str, float] = {}
     is_shared: bool = False
+    most_usd: float | None = None
+    most_tokens: int | None = None
+    most_time_s: float | None = None
 
 
 class DecisionSettings(HistoryModel):

@@ -26,8 +26,9 @@ class Limit(StrEnum):
 
 
 def budget_usd(state: DeliveryState, prepared: PreparedWorkspace) -> float:
-    """Return the delivery's budget in dollars, with what people have added to it."""
-    return prepared.limits.budget_usd + state.budget.extra_usd
+    """Return the delivery's budget in dollars, with what people have added to it: at most that of its host."""
+    total_usd, most_usd = prepared.limits.budget_usd + state.budget.extra_usd, prepared.limits.most_usd
+    return total_usd if most_usd is None else min(total_usd, most_usd)
 
 
 def paid_usd(state: DeliveryState) -> float:

@@ -5,7 +5,7 @@ existing id is the same one. `Inbox` changes the delivery's state by them; nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import NOTES_KEPT
-from perdure.text import shorten
+from perdure.text import format_money, format_tokens, shorten, span
 
 UNREAD_BYTES_KEPT = 256 * 1024
 """Of all messages that no turn has read: eight turns take them, and the state still fits into one payload of a new
@@ -77,6 +77,7 @@ class Inbox:
         if isinstance(decision, decisions.AddBudget):
             if not (decision.usd or decision.tokens or decision.time):
                 raise NotCounted('say how much more: {"usd": 5}, {"tokens": 500000} or {"time": "1h"}')
+            self._check_host_limits(decision)
             if not decision.target:
                 return
         if self._earlier_decision(decision) is None:
@@ -284,6 +285,26 @@ class Inbox:
         ]:
             raise NotCounted(f"answer: {shorten(decision.answer, 60)!r} is none of {' / '.join(question.choices)}")
 
+    def _check_host_limits(self, increase: decisions.AddBudget) -> None:
+        """Raise NotCounted for an increase beyond what the delivery's host lets one delivery have; one that was counted
+        before passes."""
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or f"added:{increase.id}" in state.gates.decided:
+            return
+        limits, extra = prepared.limits, state.budget
+        added_time_s = parse_duration(increase.time) if increase.time else 0.0
+        increases: tuple[tuple[Any, Any, Any, Callable[[Any], str]], ...] = (
+            (increase.usd, limits.budget_usd + extra.extra_usd, limits.most_usd, format_money),
+            (increase.tokens, limits.budget_tokens + extra.extra_tokens, limits.most_tokens, format_tokens),
+            (added_time_s, limits.time_s + extra.extra_time_s, limits.most_time_s, span),
+        )
+        for added, now, most, show in increases:
+            if added and most is not None and round(now + added, 6) > most:
+                raise NotCounted(
+                    f"{show(now)} and {show(added)} more is over {show(most)}, the most on the delivery's host; to "
+                    "raise that: [limits] in the user file there, perdure down && perdure up, perdure retry"
+                )
+
     def _add_budget(self, increase: decisions.AddBudget) -> str:
         """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender that
         says what was added, or that it was counted before.
@@ -358,6 +379,17 @@ def conflicting_delivery(existing: DeliveryRequest, sent: DeliveryRequest) -> st
     if is_other_issue or (sent.issue_number is None and existing.caption != sent.caption):
         return f"another request there: {shorten(existing.caption, 80)}"
     return ""
+
+
+_COMPARED_OR_OURS = {"repository", "request", "issue", "source", "proof", "spec_version", "resume", "forked", "landing"}
+"""Fields that tell a request from others, or that nobody types."""
+
+
+def ignored_request_fields(existing: DeliveryRequest, sent: DeliveryRequest) -> tuple[str, ...]:
+    """Return the fields that were sent with a request and differ from those of the delivery that exists: they change
+    nothing."""
+    typed = sent.model_dump(exclude_defaults=True).keys() - _COMPARED_OR_OURS
+    return tuple(sorted(name for name in typed if getattr(existing, name) != getattr(sent, name)))
 
 
 def request_key(request: DeliveryRequest) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from perdure.models.delivery.summary import local_repository
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
+from perdure.models.rules import allowance
 from perdure.text import format_money, one_line, shorten, span, visible
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
@@ -160,7 +161,7 @@ def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list
         lines.append(f"- changed promises: {_changed_promises(state.testing.verdict)}")
     spend, budget_usd = state.spending.spend, None
     if prepared is not None:
-        budget_usd = prepared.limits.budget_usd + state.budget.extra_usd
+        budget_usd = allowance.budget_usd(state, prepared)
     lines.append(f"- spent {escape_money(spent_line(spend.usd, spend.at_risk_usd, budget_usd))}")
     lines += [f"- {_decision_text(key, decision)}" for key, decision in list(state.gates.decided.items())[-_NOTES:]]
     lines += [f"- assumed: {escape_line(assumption, 200)}" for assumption in state.turns.assumptions[-_NOTES:]]

@@ -44,6 +44,10 @@ async def test_ctrl_c_and_the_same_command_again_come_back_to_the_same_delivery(
     again = await asyncio.to_thread(here, *wanted, "--detach", "--json")
     assert json.loads(again.out) == {"delivery_id": id, "attached": True}
     assert f"{id} is already there: nothing new was started; --new starts another" in again.err
+    options = ("--agent", "claude-code", "--budget", "3", "--no-questions", "--gate", "plan", "--phases", "plan")
+    attached = await asyncio.to_thread(here, *wanted, *options, "--id", id, "--detach", "--json")
+    assert "--agent claude-code, --budget 3.0, --gate plan, --phases plan, --no-questions did not count" in attached.err
+    assert "did not count" not in again.err
     another = json.loads((await asyncio.to_thread(here, *wanted, "--new", "--detach", "--json")).out)
     assert (another["attached"], another["delivery_id"] == id) == (False, False)
     refused = await asyncio.to_thread(here, "deliver", "Remove sub", "--id", id)
