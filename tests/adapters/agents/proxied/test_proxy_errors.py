@@ -17,6 +17,7 @@ from test_proxy import STREAM, Agent, rehearsal, streamed
 from perdure.adapters.agents.proxied.base import ProxiedReply
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES, Upstream
 from perdure.adapters.agents.proxied.wires import WIRES
+from perdure.adapters.agents.proxied.wires import request_fields as fields
 from perdure.models.budget.ledger import Usage
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
 from perdure.rehearsal.server import Rehearsal
@@ -183,14 +184,30 @@ def test_another_conversation_is_another_request(wire: str, said: list[str], oth
     assert (key(wire, body(wire, said)) == key(wire, body(wire, other))) == (said == other)
 
 
-@given(WIRE, SAID, WORDS.filter(lambda name: "_" not in name), VALUES, VALUES)
+def tool(wire: str, schema: Any) -> dict[str, Any]:
+    """A tool whose schema is this."""
+    if wire == GEMINI:
+        return {"functionDeclarations": [{"name": "f", "parameters": schema}]}
+    if wire == CHAT:
+        return {"type": "function", "function": {"name": "f", "parameters": schema}}
+    return {"type": "function", "parameters": schema} if wire == RESPONSES else {"name": "f", "input_schema": schema}
+
+
+@given(WIRE, SAID, VALUES, VALUES)
 @settings(max_examples=examples(150), deadline=None)
-def test_any_other_field_counts(wire: str, said: list[str], name: str, one: Any, other: Any) -> None:
+def test_any_other_field_that_is_sent_counts(wire: str, said: list[str], one: Any, other: Any) -> None:
     asked = body(wire, said)
-    if name in asked:
-        return
-    same = key(wire, {**asked, name: one}) == key(wire, {**asked, name: other})
+    same = key(wire, {**asked, "tools": [tool(wire, one)]}) == key(wire, {**asked, "tools": [tool(wire, other)]})
     assert same == (json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True))
+
+
+@given(WIRE, SAID, WORDS.filter(lambda name: "_" not in name), VALUES)
+@settings(max_examples=examples(150), deadline=None)
+def test_a_field_that_nobody_knows_is_not_sent(wire: str, said: list[str], name: str, value: Any) -> None:
+    asked = body(wire, said)
+    shape = {ANTHROPIC: fields.ANTHROPIC, RESPONSES: fields.RESPONSES, CHAT: fields.CHAT, GEMINI: fields.GEMINI}[wire]
+    if name not in shape:
+        assert key(wire, {**asked, name: value}) == key(wire, asked)
 
 
 @pytest.mark.parametrize("wire", list(PATHS))

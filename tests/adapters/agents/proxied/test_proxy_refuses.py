@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx2
@@ -13,9 +13,11 @@ import pytest
 from proxied_agents import KEY, Books, Played, Serve, says
 
 from perdure.adapters.agents.proxied import proxy as proxied
-from perdure.adapters.agents.proxied.base import REQUEST_BYTES
+from perdure.adapters.agents.proxied.base import REQUEST_BYTES, WireError
 from perdure.adapters.agents.proxied.proxy import CONNECTIONS, REQUESTS, SOCKET_BACKLOG, Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from perdure.adapters.agents.proxied.wires import WIRES
+from perdure.adapters.agents.proxied.wires import request_fields as fields
 from tests.waiting import patient
 
 Http = Callable[[Proxy], httpx2.AsyncClient]
@@ -328,6 +330,44 @@ ASIDE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}],
         },
     ),
+    "responses, tools that a search has found": (
+        RESPONSES,
+        {
+            "model": "m",
+            "input": [{"type": "tool_search_output", "tools": [{"type": "mcp", "server_url": "https://evil.example"}]}],
+        },
+        {"model": "m", "input": [{"type": "tool_search_output", "tools": []}]},
+    ),
+    "chat": (
+        CHAT,
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "a", "audio": {"id": "x"}}],
+            "plugins": [{"id": "web"}],
+            "models": ["dear"],
+            "route": "fallback",
+            "web_search_options": {},
+            "tools": [
+                {"type": "web_search"},
+                {"type": "function", "function": {"name": "f"}, "server": "evil.example"},
+            ],
+        },
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "a"}],
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+        },
+    ),
+    "gemini, settings": (
+        GEMINI,
+        {
+            "contents": [{"parts": [{"text": "a"}]}],
+            "labels": {"a": "b"},
+            "generationConfig": {"temperature": 1, "speechConfig": {"a": 1}, "responseModalities": ["IMAGE"]},
+            "toolConfig": {"retrievalConfig": {"latLng": {}}},
+        },
+        {"contents": [{"parts": [{"text": "a"}]}], "generationConfig": {"temperature": 1}, "toolConfig": {}},
+    ),
     "gemini": (
         GEMINI,
         {"contents": [{"parts": [{"text": "a"}]}], "tools": [{"googleSearch": {}}, {"urlContext": {}}]},
@@ -340,6 +380,7 @@ ASIDE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 async def test_the_apis_own_servers_get_no_errand(serve: Serve, http: Http, case: str) -> None:
     wire, body, expected = ASIDE[case]
     paths = {ANTHROPIC: "/v1/messages", RESPONSES: "/v1/responses", GEMINI: "/v1beta/models/m:generateContent"}
+    paths[CHAT] = "/v1/chat/completions"
     async with Played(says(REPLY)) as upstream:
         await http(await serve(upstream.upstream(wire))).post(paths[wire], json=body)
     assert upstream.calls[0][2] == expected
@@ -395,11 +436,99 @@ FETCHED: dict[str, tuple[str, dict[str, Any]]] = {
         "/v1beta/models/m:generateContent",
         {"contents": [{"parts": [{"fileData": {"fileUri": URL}}]}]},
     ),
+    "gemini, settings under another name": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"parts": [{"text": "a"}]}], "generationConfig": {"candidate_count": 8}},
+    ),
     "gemini, under another name": (
         "/v1beta/models/m:generateContent",
         {"contents": [{"parts": [{"text": "a"}]}], "generation_config": {"candidate_count": 8}},
     ),
 }
+
+
+PLACES = {
+    "/v1/messages": (ANTHROPIC, fields.ANTHROPIC, BODY),
+    "/v1/responses": (RESPONSES, fields.RESPONSES, {"model": "m", "input": [{"role": "user", "content": "a"}]}),
+    "/v1/chat/completions": (CHAT, fields.CHAT, {"model": "m", "messages": [{"role": "user", "content": "a"}]}),
+    "/v1beta/models/m:generateContent": (GEMINI, fields.GEMINI, {"contents": [{"parts": [{"text": "a"}]}]}),
+}
+
+
+def places(shape: fields.Shape, depth: int = 4) -> Iterator[tuple[str, ...]]:
+    """The paths of all objects that may stand in a body."""
+    for name, kind in shape.items():
+        if isinstance(kind, Mapping) and depth:
+            yield (name,)
+            yield from ((name, *rest) for rest in places(kind, depth - 1))
+
+
+@pytest.mark.parametrize("path", list(PLACES))
+def test_no_object_at_any_depth_names_an_address_or_a_file(path: str) -> None:
+    wire, shape, body = PLACES[path]
+    route = WIRES[wire].find_route(path, "")
+    assert route is not None
+    count = 0
+    for place in places(shape):
+        for remote in (
+            {"type": "url", "url": URL},
+            {"type": "file", "file_id": "file-1"},
+            {"type": "container_upload", "file_id": "file-1"},
+            {"fileData": {"fileUri": URL}},
+            {"type": "image_url", "image_url": URL},
+        ):
+            value: Any = remote
+            for name in reversed(place[1:]):
+                value = {name: [value]}
+            with pytest.raises(WireError, match="by its address"):
+                WIRES[wire].parse_request(route, {**body, place[0]: [value]})
+            count += 1
+    assert count > 50
+
+
+def test_pictures_and_files_that_are_in_the_request_are_sent() -> None:
+    data = "data:image/png;base64,AA=="
+    source = {"type": "base64", "media_type": "image/png", "data": "AA=="}
+    document = {"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": source}]}}
+    nested: dict[str, Any] = {"$ref": "https://json-schema.org/", "url": URL, "file_id": "x"}
+    call = {"type": "tool_use", "id": "a", "name": "fetch", "input": nested}
+    sent = {
+        "/v1/messages": {
+            "messages": [{"role": "user", "content": [document, {"type": "image", "source": source}, call]}],
+            "tools": [{"name": "fetch", "input_schema": nested}],
+        },
+        "/v1/responses": {
+            "input": [
+                {"role": "user", "content": [{"type": "input_image", "image_url": data}]},
+                {"type": "function_call", "call_id": "a", "name": "f", "arguments": json.dumps(nested)},
+            ]
+        },
+        "/v1/chat/completions": {
+            "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": data}}]}]
+        },
+        "/v1beta/models/m:generateContent": {
+            "contents": [
+                {"parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]},
+                {"parts": [{"functionCall": {"name": "f", "args": nested}}]},
+                {"parts": [{"functionResponse": {"name": "f", "response": nested}}]},
+            ]
+        },
+    }
+    for path, (wire, _, body) in PLACES.items():
+        route = WIRES[wire].find_route(path, "")
+        assert route is not None
+        assert WIRES[wire].parse_request(route, {**body, **sent[path]}).body == {**body, **sent[path]}
+
+
+async def test_a_request_nested_too_deeply_is_refused(serve: Serve, http: Http, books: Books) -> None:
+    deep: Any = "a"
+    for _ in range(300):
+        deep = [{"content": deep}]
+    async with Played(says(REPLY)) as upstream:
+        asked = {**BODY, "messages": deep}
+        answer = await http(await serve(upstream.upstream(ANTHROPIC))).post("/v1/messages", json=asked)
+    assert answer.status_code == 400
+    assert not upstream.calls
 
 
 @pytest.mark.parametrize("case", list(FETCHED))

@@ -23,7 +23,6 @@ from perdure.adapters.agents.proxied.wires.common import (
     parse_error_answer,
     parse_events,
     parse_object,
-    refuse_addresses,
     reply_token_limit,
     request_error,
     require_text,
@@ -31,6 +30,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
+from perdure.adapters.agents.proxied.wires.request_fields import ANTHROPIC, copy_allowed
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
@@ -48,10 +48,6 @@ _ERROR_TYPES = {
 
 _AGENT_TOOL_TYPES = ("custom", "bash_", "text_editor_", "computer_", "memory_")
 """Types of tools that the agent runs itself, or how they begin; the API's servers run all others."""
-
-_SERVER_SIDE_FIELDS = ("mcp_servers", "container", "fallbacks")
-"""Fields that make the API's servers call others or run what the agent sends: the agent has no network, so it gets none
-there either."""
 
 _ID_FIELDS = ("metadata", "diagnostics")
 """Fields that name who asks and what was asked before: they differ for an agent that is started again."""
@@ -77,21 +73,21 @@ class ProxiedAnthropicWire:
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
         """Parse a request for a message, or for a count of its tokens.
 
-        Fields and tools with which the API's servers would run or call something are left out. The price is not known
-        with another `speed` or `inference_geo` than the standard one. Raises WireError without a model or messages, for
-        tools or a token limit of a wrong shape, and for a picture or document that is named by its address.
+        Only the fields of ANTHROPIC are sent on, and of the tools those that the agent runs itself. The price is not
+        known with another `speed` or `inference_geo` than the standard one. Raises WireError without a model or
+        messages, for tools or a token limit of a wrong shape, and for a picture, document or file that is named by its
+        address or id.
         """
-        model, messages = require_text(body, "model"), list_objects(body, "messages")
+        forwarded = copy_allowed(body, ANTHROPIC)
+        model, messages = require_text(forwarded, "model"), list_objects(forwarded, "messages")
         if not messages:
             raise request_error("messages: at least one message is required")
-        forwarded = without_fields(body, *_SERVER_SIDE_FIELDS)
-        tools = [tool for tool in list_objects(body, "tools") if _runs_in_agent(tool)]
+        tools = [tool for tool in list_objects(forwarded, "tools") if _runs_in_agent(tool)]
         if "tools" in forwarded:
             forwarded["tools"] = tools
             if not tools:
                 forwarded.pop("tools")
                 forwarded.pop("tool_choice", None)
-        refuse_addresses(messages, _remote_source_reason, "content")
         price_known = forwarded.get("speed") in (None, "standard") and forwarded.get("inference_geo") in (
             None,
             "global",
@@ -150,14 +146,6 @@ def _runs_in_agent(tool: Json) -> bool:
     """Return whether the agent runs this tool itself, by its type."""
     tool_type = tool.get("type")
     return tool_type is None or (isinstance(tool_type, str) and tool_type.startswith(_AGENT_TOOL_TYPES))
-
-
-def _remote_source_reason(block: Json) -> str:
-    """Return the reason why a content block may not be sent: the API's servers would fetch it from its address. Empty:
-    it may."""
-    source = block.get("source")
-    is_remote = isinstance(source, dict) and source.get("type") == "url"
-    return "a picture or document cannot be named by its address" if is_remote else ""
 
 
 def _has_one_hour_cache(value: Any) -> bool:

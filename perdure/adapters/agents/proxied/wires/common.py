@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from perdure.adapters.agents.proxied.base import (
@@ -159,22 +159,6 @@ def merge_turns(role_blocks: Iterable[tuple[str, list[Json]]]) -> list[Json]:
 def has_tool_call(blocks: list[Json]) -> bool:
     """Return whether a tool is called in these blocks."""
     return any(block["type"] == "tool_use" for block in blocks)
-
-
-def refuse_addresses(value: Any, refusal_reason: Callable[[Json], str], *inner_fields: str) -> None:
-    """Raise WireError where an object names something that the API's servers would fetch.
-
-    It looks at the object itself, or at each one in a list, and below it in `inner_fields`. `refusal_reason` returns
-    why an object is refused; empty: it is not.
-    """
-    if isinstance(value, list):
-        for item in value:
-            refuse_addresses(item, refusal_reason, *inner_fields)
-    elif isinstance(value, dict):
-        if reason := refusal_reason(value):
-            raise request_error(f"this agent has no network: {reason}")
-        for name in inner_fields:
-            refuse_addresses(value.get(name), refusal_reason, *inner_fields)
 
 
 def parse_error_answer(body: bytes) -> tuple[Any, str]:

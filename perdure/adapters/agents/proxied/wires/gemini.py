@@ -26,7 +26,6 @@ from perdure.adapters.agents.proxied.wires.common import (
     parse_error_answer,
     parse_events,
     parse_object,
-    refuse_addresses,
     reply_token_limit,
     request_error,
     text_block,
@@ -34,6 +33,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
+from perdure.adapters.agents.proxied.wires.request_fields import GEMINI, copy_allowed
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
@@ -50,9 +50,6 @@ _STATUS_NAMES = {
     503: "UNAVAILABLE",
 }
 _STOP_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
-_AGENT_TOOLS = "functionDeclarations"
-"""The field of the tools that the agent runs itself; the API's servers run all others: searching, fetching, running
-code."""
 
 
 class ProxiedGeminiWire:
@@ -74,24 +71,19 @@ class ProxiedGeminiWire:
         return Route(path, query, model=match[1], stream=stream, free=match[2] == "countTokens")
 
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
-        """Parse a request to generate content, or to count its tokens. Only tools that the agent runs itself are sent
-        on, labels are not.
+        """Parse a request to generate content, or to count its tokens. Only the fields of GEMINI are sent on: of the
+        tools those that the agent runs itself, where the API's servers run all others.
 
         Raises WireError without contents (where tokens are not only counted), for a field of a wrong shape or with its
         name in snake case, content cached at the API, more than one candidate, and a file that is named by its address.
         """
-        contents = list_objects(body, "contents")
-        if not contents and not route.free:
-            raise request_error("contents: at least one is required")
-        if snake_case_fields := [
-            name for name in body if "_" in name
-        ]:  # the API also accepts the field in snake case, which is not looked at here
-            raise request_error(f"{snake_case_fields[0]}: fields are written in camel case here")
         if body.get("cachedContent"):
             raise request_error("cachedContent: the whole conversation has to be sent")
-        refuse_addresses(contents, _remote_file_reason, "parts")
-        forwarded = without_fields(body, "labels")
-        tools = [{_AGENT_TOOLS: tool[_AGENT_TOOLS]} for tool in list_objects(body, "tools") if tool.get(_AGENT_TOOLS)]
+        forwarded = copy_allowed(body, GEMINI, _snake_case_reason)
+        contents = list_objects(forwarded, "contents")
+        if not contents and not route.free:
+            raise request_error("contents: at least one is required")
+        tools = [tool for tool in list_objects(forwarded, "tools") if tool]
         if "tools" in forwarded:
             forwarded["tools"] = tools
         settings = forwarded.get("generationConfig")
@@ -157,10 +149,10 @@ class ProxiedGeminiWire:
         return {"error": {"code": error.status, "message": error.message, "status": status_name}}
 
 
-def _remote_file_reason(value: Json) -> str:
-    """Return the reason why a part may not be sent: it is a file that the API's servers would fetch, or one of the
-    account. Empty: it may."""
-    return "a file cannot be named by its address" if value.get("fileData") or value.get("file_data") else ""
+def _snake_case_reason(value: Json) -> str:
+    """Return the reason why an object may not be sent: the API also accepts a field in snake case, which is not looked
+    at here. Empty: it may."""
+    return next((f"{name}: fields are written in camel case here" for name in value if "_" in name), "")
 
 
 def _without_ids(body: Json) -> Json:

@@ -25,7 +25,6 @@ from perdure.adapters.agents.proxied.wires.common import (
     parse_error_answer,
     parse_events,
     parse_object,
-    refuse_addresses,
     reply_token_limit,
     request_error,
     require_text,
@@ -34,6 +33,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
+from perdure.adapters.agents.proxied.wires.request_fields import CHAT, RESPONSES, copy_allowed
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
@@ -84,23 +84,6 @@ def reply_error(error: Any) -> WireError:
     return WireError(_CODE_STATUS.get(code, 500), code, str(error.get("message") or code))
 
 
-def refuse_remote_files(value: Any) -> None:
-    """Raise WireError where messages or items name a picture by its address, or a file by its address or as one of the
-    account."""
-    refuse_addresses(value, _remote_file_reason, "content", "output", "file")
-
-
-def _remote_file_reason(value: Json) -> str:
-    """Return the reason why a content part may not be sent: it names a picture by its address, or a file by its address
-    or id. Empty: it may."""
-    image = value.get("image_url")
-    address = image.get("url") if isinstance(image, dict) else image
-    if isinstance(address, str) and not address.startswith("data:"):
-        return "a picture cannot be named by its address"
-    is_named = value.get("file_url") or value.get("file_id")
-    return "a file cannot be named by its address or its id" if is_named else ""
-
-
 def text_blocks(content: Any) -> list[Json]:
     """Return the text blocks of a message's content; a refusal counts as text."""
     if isinstance(content, str):
@@ -135,7 +118,6 @@ def parse_usage(model: str, usage_fields: Any, field_names: tuple[str, str, str]
 
 _CHAT_USAGE_FIELDS = ("prompt_tokens", "prompt_tokens_details", "completion_tokens")
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-_SERVER_SIDE_FIELDS = ("web_search_options",)
 
 
 class ProxiedChatWire(ProxiedOpenAIWire):
@@ -150,22 +132,17 @@ class ProxiedChatWire(ProxiedOpenAIWire):
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
         """Parse a request for one completion; a stream is also asked to say what it has used.
 
-        Tools and options with which the API's servers would search or run something are left out, and fields of
-        messages that begin with `__`. Raises WireError without a model or messages, for tools or a token limit of a
-        wrong shape, for an `n` other than 1, and for a picture or file that is not in the request itself.
+        Only the fields of CHAT are sent on, and of the tools those that the agent runs itself. Raises WireError without
+        a model or messages, for tools or a token limit of a wrong shape, for an `n` other than 1, and for a picture or
+        file that is not in the request itself.
         """
-        model, messages = require_text(body, "model"), list_objects(body, "messages")
+        forwarded = copy_allowed(body, CHAT)
+        model, messages = require_text(forwarded, "model"), list_objects(forwarded, "messages")
         if not messages:
             raise request_error("messages: at least one message is required")
-        if body.get("n") not in (None, 1):
+        if forwarded.get("n") not in (None, 1):
             raise request_error("n: one reply at a time")
-        refuse_remote_files(messages)
-        forwarded = without_fields(body, *_SERVER_SIDE_FIELDS)
-        # Copilot marks the messages of a session it has loaded with a field of its own, which the API refuses.
-        forwarded["messages"] = [
-            without_fields(message, *(name for name in message if name.startswith("__"))) for message in messages
-        ]
-        tools = [tool for tool in list_objects(body, "tools") if tool.get("type") in ("function", "custom")]
+        tools = [tool for tool in list_objects(forwarded, "tools") if tool.get("type") in ("function", "custom")]
         if "tools" in forwarded:
             forwarded["tools"] = tools
         completion_limit = forwarded.get("max_completion_tokens")
@@ -302,28 +279,27 @@ class ProxiedResponsesWire(ProxiedOpenAIWire):
         return Route(path) if path == "/v1/responses" and not query else None
 
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
-        """Parse a request for one response; tools that the API's servers would run are left out.
+        """Parse a request for one response. Only the fields of RESPONSES are sent on, and of the tools those that the
+        agent runs itself, among the input's items, too.
 
         Raises WireError without a model or input, for tools or a token limit of a wrong shape, for a request that
         relies on what is stored at the API (an earlier response, an item by its id), and for a picture or file that is
         not in the request itself.
         """
-        model = require_text(body, "model")
-        input_value = body.get("input")
-        items = (
-            [{"role": "user", "content": input_value}] if isinstance(input_value, str) else list_objects(body, "input")
-        )
-        if not items:
-            raise request_error("input: at least one item is required")
         if stored_fields := [name for name in _STORED_FIELDS if body.get(name)]:
             raise request_error(f"{stored_fields[0]}: the whole conversation has to be sent")
+        forwarded = copy_allowed(body, RESPONSES)
+        model, text = require_text(forwarded, "model"), forwarded.get("input")
+        items = [{"role": "user", "content": text}] if isinstance(text, str) else list_objects(forwarded, "input")
+        if not items:
+            raise request_error("input: at least one item is required")
         if any(item.get("type") == "item_reference" for item in items):
             raise request_error("input: items have to be sent, not named by their id")
-        refuse_remote_files(items)
-        forwarded = dict(body)
-        tools = [agent_tool for tool in list_objects(body, "tools") if (agent_tool := _agent_part(tool)) is not None]
-        if "tools" in forwarded:
-            forwarded["tools"] = tools
+        for place in (forwarded, *items):
+            if "tools" in place:
+                parts = map(_agent_part, list_objects(place, "tools"))
+                place["tools"] = [part for part in parts if part is not None]
+        tools = forwarded.get("tools")
         max_tokens = reply_token_limit(forwarded.get("max_output_tokens"))
         bounds = RequestBounds.for_request(
             route, model, forwarded, max_tokens, price_known=has_standard_price(forwarded)
