@@ -3,6 +3,8 @@ never a pass. Used for the built-in agent and for agents with a command line of 
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +27,7 @@ from perdure.models.delivery.result_text import count_severities
 from perdure.models.delivery.steps import STEPS, Decomposition, Plan, Role
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome
 from perdure.models.limits import PLAN_SHOWN_BYTES
-from perdure.models.phases import Step
+from perdure.models.phases import Kind, Step
 from perdure.text import format_count, one_line, shorten
 
 TITLE_CHARS = 60
@@ -52,6 +54,29 @@ def schema_for(step: Step, *, with_promises: bool = False, roles: Sequence[str] 
     return schema
 
 
+def schema_request(schema: dict[str, Any]) -> str:
+    """Return what a prompt says at its end where only the prompt asks for an answer by its schema."""
+    rule = "End with one JSON object that follows this JSON Schema, and with nothing beside it:"
+    return f"\n\n{rule}\n{json.dumps(schema)}"
+
+
+_FENCED = re.compile(r"^```[\w-]*[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def _unfenced(text: str) -> str:
+    """Return the only fenced block of a text, without its fences; the text itself where there is none, or more."""
+    blocks = _FENCED.findall(text)
+    return blocks[0] if len(blocks) == 1 else text
+
+
+def fallback_classification(answer: str) -> Outcome:
+    """Return the outcome of a classification whose answer cannot be used: the only kind that it names, else a feature,
+    of which most is asked."""
+    named = [kind for kind in Kind if re.search(rf"\b{kind}\b", answer, re.IGNORECASE)]
+    kind = named[0] if len(named) == 1 else Kind.FEATURE
+    return Outcome(summary=f"{kind}, taken for one: the classification was not usable", data={"kind": str(kind)})
+
+
 def parse_answer(
     step: Step,
     text: str,
@@ -75,7 +100,7 @@ def parse_answer(
     model = STEPS[step].answer
     assert model, f"{step} answers in its own words"
     try:
-        answer = model.model_validate_json(text)
+        answer = model.model_validate_json(_unfenced(text))
     except ValidationError as error:
         errors = error.errors(include_input=False, include_url=False)
         lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in errors]

@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.adapters.agents.builtin.answers import free_text_summary, parse_answer, schema_for
+from perdure.adapters.agents.builtin.answers import (
+    fallback_classification,
+    free_text_summary,
+    parse_answer,
+    schema_for,
+    schema_request,
+)
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply
 from perdure.adapters.agents.builtin.opening import opening_message, roles_of, system_prompt, user_message
 from perdure.adapters.agents.builtin.progress import DetectedCircle, untested_reminder
@@ -150,6 +156,8 @@ def model_request_for(
     tests_s: float = 0.0,
     effort: str = "",
     model: str = "",
+    *,
+    asks_schema: bool = False,
 ) -> ModelRequest:
     """Return the next request of a step to the model.
 
@@ -157,16 +165,19 @@ def model_request_for(
                    there are none
     tests_s        how long the test commands take, in seconds: see `expects_long_wait`
     effort, model  in place of those in the step's settings; empty: theirs
+    asks_schema    the prompt asks for an answer by its schema, because the server does not hold the model to one
     """
     settings = getattr(contract.config.steps, step)
+    schema = schema_for(step, with_promises=promises is not None, roles=roles_of(contract))
+    system = system_prompt(step, contract.prompts.get(step))
     return ModelRequest(
         model=model or settings.model,
         max_tokens=settings.max_tokens,
         effort=effort or settings.effort,
-        system=system_prompt(step, contract.prompts.get(step)),
+        system=system + schema_request(schema) if asks_schema and schema is not None else system,
         tools=tool_definitions(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
-        schema=schema_for(step, with_promises=promises is not None, roles=roles_of(contract)),
+        schema=schema,
         hour=expects_long_wait(transcript, tests_s),
     )
 
@@ -179,6 +190,7 @@ def decide_next(
     promises: ReviewPromises | None = None,
     tests: Sequence[TestCommand] = (),
     circle: DetectedCircle | None = None,
+    schema: dict[str, Any] | None = None,
 ) -> Next:
     """Decide what follows a model's reply: the step's end, its tool calls, or another message to the model.
 
@@ -187,6 +199,7 @@ def decide_next(
     promises    the changed promises (tests of the base that fail on the change) that a review has to answer
     tests       test commands, of which a step that changes files is reminded before it ends; empty: it is not
     circle      a repetition without progress that the step was found in; None: none was
+    schema      of the step's answer, which a second try is told; None: it is not
 
     The step ends with the answer, and without one when the model refused, its context is full, it stopped for an
     unknown reason, made the same call IDENTICAL_CALLS_STOP times in a row, or the circle must end. The model is asked
@@ -232,7 +245,8 @@ def decide_next(
         outcome, document = parse_answer(step, text, change, promises, is_last=is_last)
     except ValueError as problem:
         correction = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
-        return _reask(transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
+        correction += schema_request(schema) if schema is not None else ""
+        return _reask(step, text, transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
     return StepFinished(outcome, document)
 
 
@@ -248,7 +262,8 @@ def _after_length_limit(step: Step, reply: Reply, transcript: Sequence[Message])
         return Continue({"role": "user", "content": [tool_result(call, text, is_error=True) for call in calls]})
     if STEPS[step].answer:
         correction = "it reached the length limit before its end. Answer again, shorter."
-        return _reask(transcript, correction, f"{step}: it reached the length limit before its end")
+        answer = _message_text(reply.message)
+        return _reask(step, answer, transcript, correction, f"{step}: it reached the length limit before its end")
     return _ask_again(step, _CUT, transcript)
 
 
@@ -268,12 +283,15 @@ def _ask_again(step: Step, useless: _UselessReply, transcript: Sequence[Message]
     return Continue(user_message(useless.mark + useless.advice))
 
 
-def _reask(transcript: Sequence[Message], correction: str, summary: str) -> Next:
-    """Return the message that asks for a corrected answer; the step's end as INVALID where that was asked REASKS times.
+def _reask(step: Step, answer: str, transcript: Sequence[Message], correction: str, summary: str) -> Next:
+    """Return the message that asks for a corrected answer; where that was asked REASKS times, the step's end: as
+    INVALID, but of a classification with a kind all the same.
 
-    correction  what the model is told; summary: what people are told when the step ends
+    answer  what cannot be used; correction: what the model is told; summary: what people are told when the step ends
     """
     if count_engine_texts(transcript, REASK) >= REASKS:
+        if step is Step.CLASSIFY:  # it decides a branch's name and what new tests have to show: no reason to end
+            return StepFinished(fallback_classification(answer))
         return _finish_step(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
     return Continue(user_message(f"{REASK}: {correction}"))
 

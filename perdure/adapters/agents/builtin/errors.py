@@ -166,9 +166,22 @@ class SummaryRefused(ModelRefusesUs):
     """The API does not sum this conversation up; the step goes on without a summary."""
 
 
+class ConversationTooLong(ModelRefusesUs):
+    """The conversation does not fit into the model's context, as the API says in an error; a shorter one may."""
+
+
+_TOO_LONG = re.compile(
+    r"context.?(?:length|window|size)|n_ctx|exceed\w*\b.{0,80}\bcontext"
+    r"|\b(?:prompt|input|conversation|request)\b.{0,20}\btoo (?:long|large)|too many (?:input |prompt )?tokens",
+    re.IGNORECASE,
+)
+_TOO_LONG_STATUS = (400, 413, 422, 500)
+"""Words and statuses of servers for a conversation that is longer than the model's context."""
+
 _SUMMARY_REFUSED_STATUS = (400, 404, 413, 422)
 """Statuses that refuse the request for a summary, not the model, which has answered in this conversation before."""
 
+BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 RESTART = "then start the worker again: perdure down && perdure up"
 
 
@@ -264,6 +277,8 @@ def _status_error(error: Any, request: ModelRequest, endpoint: Endpoint) -> Step
     message = redact_secrets(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
     if (error.error_code or "").endswith("spend_limit_reached"):
         return _refusal(402, message, request, endpoint)
+    if error.status_code in _TOO_LONG_STATUS and _TOO_LONG.search(message):
+        return _refusal(413, message, request, endpoint)
     if error_type in TEMPORARY_TYPES or (error_type not in STATUS_OF_TYPE and _is_temporary(error.status_code)):
         pause_s = retry_after_seconds(error.response.headers)
         name = error_type or f"status {error.status_code}"
@@ -305,6 +320,12 @@ def _refusal(status: int, message: str, request: ModelRequest, endpoint: Endpoin
             where=f"{key}; {setting}",
             fix="use a key of a workspace that may, or set another model",
         )
+    if status in (404, 405) and request.model not in message and "model" not in message.lower():
+        return ModelRefusesUs(
+            f"no Messages API at {endpoint.host}{urlsplit(endpoint.base_url).path}: it ends before /v1 ({message})",
+            where=f"{BASE_URL_VARIABLE}; asked for {urlsplit(endpoint.base_url).path.rstrip('/')}/v1/messages there",
+            fix=f"set {BASE_URL_VARIABLE} to the address as it is before /v1, {RESTART}",
+        )
     if status == 404:
         return ModelRefusesUs(
             f"the model API does not know model {request.model!r}: {message}",
@@ -312,10 +333,11 @@ def _refusal(status: int, message: str, request: ModelRequest, endpoint: Endpoin
             fix="set the name of a model that this key can use",
         )
     if status == 413:
-        return ModelRefusesUs(
+        return ConversationTooLong(
             f"the conversation is larger than the model API takes: {message}",
             where=f"step {step_of(request)}, {len(request.messages)} messages",
-            fix="ask for less at once: split the request, or shorten the files it names",
+            fix="ask for less at once: split the request, or shorten the files it names; where prompt and max_tokens "
+            f"together are too much, lower max_tokens in [steps.{step_of(request)}]",
         )
     return ModelRefusesUs(
         f"the model API refuses the request ({status}): {message}",

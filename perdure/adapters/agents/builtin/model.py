@@ -5,12 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from perdure.adapters.agents.builtin.errors import Endpoint, make_response_hook, translate_error, unavailable_error
+from perdure.adapters.agents.builtin.errors import (
+    BASE_URL_VARIABLE,
+    Endpoint,
+    make_response_hook,
+    translate_error,
+    unavailable_error,
+)
 from perdure.adapters.agents.builtin.model_request import (
     ModelRequest,
     Reply,
@@ -45,9 +52,9 @@ _MISSES = ("model_changed", "system_changed", "tools_changed", "messages_changed
 API_URL = "https://api.anthropic.com"
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
-BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 SILENCE_VARIABLE = "PERDURE_MODEL_SILENCE_S"
 WINDOW_VARIABLE = "PERDURE_MODEL_WINDOW"
+SCHEMA_VARIABLE = "PERDURE_MODEL_SCHEMA"
 
 
 class Model:
@@ -56,6 +63,7 @@ class Model:
     variable   the environment variable the key came from, for messages
     silence_s  how long the API may send nothing, in seconds; within_s: how long one reply may take
     window     tokens that prompt and reply may have together, where that is not the model's own number
+    asks_schema  the server does not hold a model to a schema: the prompt asks for it as well
     secrets    the values to keep out of everything that is stored or shown
     """
 
@@ -69,12 +77,13 @@ class Model:
         silence_s: float = MODEL_SILENCE_S,
         within_s: float = MODEL_REPLY_S,
         window: int | None = None,
+        asks_schema: bool = False,
     ) -> None:
         """Raise BadInput when `base_url` is not an HTTP address; no connection is made yet."""
         self._key = api_key
         self._headers = dict(headers or {})
         self._silence_s, self._within_s = silence_s, within_s
-        self.window = window
+        self.window, self.asks_schema = window, asks_schema
         self._client: AsyncAnthropic | None = None
         self._client_lock = asyncio.Lock()
         address = _check_base_url(base_url or API_URL)
@@ -99,7 +108,7 @@ class Model:
         """Return the model that these variables name, or None without a key.
 
         Removes keys and headers from `environ`: what the worker starts must not inherit them. Raises BadInput for an
-        address, a silence or a window that cannot work.
+        address, a silence, a window or a use of schemas that cannot work.
         """
         keys = {name: environ.pop(name, "").strip() for name in KEY_VARIABLES}
         headers = parse_headers(environ.pop(HEADERS_VARIABLE, ""))
@@ -109,7 +118,16 @@ class Model:
         silence_s = parse_seconds(environ.get(SILENCE_VARIABLE))
         base_url = environ.get(BASE_URL_VARIABLE, "").strip() or None
         window = parse_window(environ.get(WINDOW_VARIABLE))
-        return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s, window=window)
+        asks_schema = parse_schema_use(environ.get(SCHEMA_VARIABLE)) == "asked"
+        return cls(
+            keys[variable],
+            base_url,
+            headers=headers,
+            variable=variable,
+            silence_s=silence_s,
+            window=window,
+            asks_schema=asks_schema,
+        )
 
     async def ask(
         self, request: ModelRequest, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
@@ -245,10 +263,17 @@ def load_api_library() -> None:
     asyncio.run(anyio.lowlevel.checkpoint())  # loads the backend that requests are sent with
     response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_EMPTY_REPLY)
     http_client = anthropic.DefaultHttpxClient(transport=httpx2.MockTransport(lambda _: response))
-    with anthropic.Anthropic(api_key="none", base_url=API_URL, max_retries=0, http_client=http_client) as client:
-        body: Json = {"model": "none", "max_tokens": 1, "messages": [{"role": "user", "content": "none"}]}
-        for event in client.messages.create(**body, stream=True):
-            event.to_dict(warnings=False)
+    body: Json = {"model": "none", "max_tokens": 1, "messages": [{"role": "user", "content": "none"}]}
+    logs = [logging.getLogger(name) for name in ("httpx2", "anthropic._base_client")]
+    for log in logs:  # they would tell of a request to a host that is not called
+        log.disabled = True
+    try:
+        with anthropic.Anthropic(api_key="none", base_url=API_URL, max_retries=0, http_client=http_client) as client:
+            for event in client.messages.create(**body, stream=True):
+                event.to_dict(warnings=False)
+    finally:
+        for log in logs:
+            log.disabled = False
 
 
 def _sse_event(**fields: object) -> str:
@@ -313,6 +338,16 @@ def parse_window(value: str | None) -> int | None:
             f"{value!r} is not a number of tokens", where=WINDOW_VARIABLE, fix="set it to 200000, or unset it"
         )
     return int(value)
+
+
+def parse_schema_use(value: str | None) -> str:
+    """Return whether a server holds a model to a JSON schema (`enforced`, also without a value) or is to be `asked` for
+    it in the prompt as well. Raises BadInput for anything else."""
+    if value not in (None, "asked", "enforced"):
+        raise BadInput(
+            f"{value!r} is no way to ask for a schema", where=SCHEMA_VARIABLE, fix="set it to asked, or unset it"
+        )
+    return value or "enforced"
 
 
 def parse_seconds(value: str | None, name: str = SILENCE_VARIABLE, default: float = MODEL_SILENCE_S) -> float:

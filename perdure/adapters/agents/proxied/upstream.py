@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin import model as builtin
 from perdure.adapters.agents.builtin.errors import (
+    BASE_URL_VARIABLE,
     LIMITED,
     RESTART,
     TEMPORARY_STATUS,
@@ -61,7 +62,7 @@ class _WireVariables:
 
 _BEARER = "authorization"
 _ANTHROPIC = _WireVariables(
-    dict(zip(builtin.KEY_VARIABLES, ("x-api-key", _BEARER), strict=True)), builtin.BASE_URL_VARIABLE, builtin.API_URL
+    dict(zip(builtin.KEY_VARIABLES, ("x-api-key", _BEARER), strict=True)), BASE_URL_VARIABLE, builtin.API_URL
 )
 _OPENAI = _WireVariables({"OPENAI_API_KEY": _BEARER}, "OPENAI_BASE_URL", "https://api.openai.com/v1")
 _GEMINI = _WireVariables(

@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
-from perdure.adapters.agents.builtin.errors import OVERLOADED, SummaryRefused
+from perdure.adapters.agents.builtin.errors import OVERLOADED, ConversationTooLong, SummaryRefused
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, max_cost_usd, max_total_tokens
 from perdure.adapters.agents.builtin.opening import COMPACTED, TAKEN_OVER, can_restart, compact_transcript
 from perdure.adapters.agents.builtin.tools import describe_reply, run_calls
@@ -164,7 +165,14 @@ class BuiltInAgent:
         )
         _, tests_s = await in_thread(session.base_test_results)
         question = conversation.model_request_for(
-            work.step, session.contract, messages, promised, tests_s, work.effort, second_model_name
+            work.step,
+            session.contract,
+            messages,
+            promised,
+            tests_s,
+            work.effort,
+            second_model_name,
+            asks_schema=host.require_model().asks_schema,
         )
         previous_id = await in_thread(previous_message_id, session.directory, work)
         question = replace(
@@ -180,11 +188,15 @@ class BuiltInAgent:
             return restarted.model_copy(update={"waited_s": round(books.waited_s, 1)})
         except SummaryRefused:
             return await restart_conversation(turn, second_model_name)
+        except ConversationTooLong:
+            if not can_restart(messages):
+                raise
+            return await restart_conversation(turn, second_model_name)
         if must_compact:
             return await restart_conversation(turn, second_model_name, reply=reply)
         await in_thread(record_message_id, session.directory, work, reply)
         session.check()
-        effect = await _act_on_reply(turn, reply)
+        effect = await _act_on_reply(turn, reply, question.schema)
         ending = effect.outcome.ending if effect.outcome is not None else None
         if ending is Ending.CONTEXT and can_restart(messages):
             return await restart_conversation(turn, second_model_name, reply=reply)
@@ -218,10 +230,10 @@ class _ReplyEffect:
     assumption: str = ""
 
 
-async def _act_on_reply(turn: TurnContext, reply: Reply) -> _ReplyEffect:
+async def _act_on_reply(turn: TurnContext, reply: Reply, schema: dict[str, Any] | None) -> _ReplyEffect:
     """Do what the reply asks for, and return the consequence: tool calls are run in the sandbox, a message goes back to
-    the model, or the step ends, its document stored as an artifact. Results, question and assumption are without this
-    worker's secrets.
+    the model, or the step ends, its document stored as an artifact. `schema`: of the step's answer. Results, question
+    and assumption are without this worker's secrets.
 
     Before tools run, the worktree is marked as changed. Raises Superseded, SandboxUnavailable and WorkCutOff from the
     tools.
@@ -232,7 +244,7 @@ async def _act_on_reply(turn: TurnContext, reply: Reply) -> _ReplyEffect:
     # A word back is another turn: where there is none, a step that has ended would become one without an end.
     tests = config.test or () if work.turn < config.limits.turns_per_step else ()
     circle = await in_thread(circle_of, session, work, messages)
-    step = conversation.decide_next(work.step, reply, messages, change, turn.promised, tests, circle)
+    step = conversation.decide_next(work.step, reply, messages, change, turn.promised, tests, circle, schema)
     if isinstance(step, StepFinished):
         if step.document is None:
             return _ReplyEffect(outcome=step.outcome)

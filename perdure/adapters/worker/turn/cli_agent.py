@@ -8,11 +8,16 @@ started again with the memory that the checkpoint holds.
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass, replace
 
-from perdure.adapters.agents.builtin.answers import free_text_summary, parse_answer, schema_for
+from perdure.adapters.agents.builtin.answers import (
+    fallback_classification,
+    free_text_summary,
+    parse_answer,
+    schema_for,
+    schema_request,
+)
 from perdure.adapters.agents.builtin.opening import compact_transcript, roles_of, system_prompt
 from perdure.adapters.agents.builtin.progress import DetectedCircle, last_warning
 from perdure.adapters.agents.builtin.review import ReviewedChange, ReviewPromises
@@ -44,7 +49,6 @@ from perdure.models.phases import Step
 
 _GO_ON = "Go on."
 _ANEW = "You have worked on this in a session that could not be brought back."
-_ANSWER = "\n\nEnd with one JSON object that follows this JSON Schema, and with nothing beside it:\n{schema}"
 
 
 class CliAgent:
@@ -178,7 +182,7 @@ async def _start_agent(turn: TurnContext, warning: str) -> AgentProcess:
     schema = schema_for(work.step, with_promises=turn.promised is not None, roles=roles_of(session.contract))
     asked_schema = schema if preset.abilities.answers == "asked" else None
     start = AgentStartRequest(
-        prompt=_turn_prompt(turn, warning) + (_ANSWER.format(schema=json.dumps(asked_schema)) if asked_schema else ""),
+        prompt=_turn_prompt(turn, warning) + (schema_request(asked_schema) if asked_schema else ""),
         model=settings.model,
         session=recorded_memory.get("session")
         or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_ref(work.delivery, turn.run_id)}")),
@@ -238,6 +242,8 @@ def _outcome_of(
     try:
         return parse_answer(work.step, claim.answer or _json_object_in(claim.text), change, promised, is_last=True)
     except ValueError as problem:
+        if work.step is Step.CLASSIFY:
+            return fallback_classification(claim.answer or claim.text), None
         return Outcome(ending=Ending.INVALID, summary=free_text_summary(f"{work.step}: {problem}")), None
 
 

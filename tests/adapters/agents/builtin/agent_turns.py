@@ -40,7 +40,7 @@ async def turns(model: Model, box: Toolbox, step: Step, most: int = 60, **materi
         question = model_request_for(step, CONTRACT, transcript)
         reply = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
         reply = Reply.from_json(reply.to_json())
-        found = decide_next(step, reply, transcript)
+        found = decide_next(step, reply, transcript, schema=question.schema)
         if isinstance(found, StepFinished):
             return found, turn
         transcript.append(reply.message)

@@ -100,9 +100,6 @@ def test_a_review_is_counted_by_severity(severities: list[str], summary: str) ->
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (Step.CLASSIFY, '{"kind": "epic", "reason": "big"}'),
-        (Step.CLASSIFY, "feature"),
-        (Step.CLASSIFY, ""),
         (Step.PLAN, json.dumps(PLAN | {"tasks": []})),
         (Step.PLAN, json.dumps(PLAN | {"surprise": 1})),
         (Step.REVIEW, '{"summary": "fine", "issues": [{"severity": "none"}]}'),
@@ -118,8 +115,6 @@ def test_a_review_is_counted_by_severity(severities: list[str], summary: str) ->
         (Step.PLAN, ""),
         (Step.PLAN, json.dumps(PLAN)[:100]),
         (Step.PLAN, json.dumps(PLAN | {"title": "\x07"})),
-        (Step.CLASSIFY, '{"kind": "bug"'),
-        (Step.CLASSIFY, '{"kind": ["bug", "feature"], "reason": "both"}'),
     ],
 )
 def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_invalid(step: Step, said: str) -> None:
@@ -137,7 +132,7 @@ def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_inv
     assert second.document is None
 
 
-@pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])
+@pytest.mark.parametrize("step", [Step.PLAN, Step.REVIEW])
 def test_an_answer_cut_off_twice_is_invalid(step: Step) -> None:
     cut = reply(text('{"'), stop="max_tokens")
     asked = decide_next(step, cut, [OPENING])

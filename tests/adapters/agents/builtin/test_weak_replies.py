@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from agent_turns import turns
+from agent_turns import CONTRACT, turns
+from replies import PLAN
+from test_model import ask
 
-from perdure.adapters.agents.builtin.conversation import StepFinished
-from perdure.adapters.agents.builtin.model import Model
+from perdure.adapters.agents.builtin.conversation import StepFinished, model_request_for, opening_message
+from perdure.adapters.agents.builtin.errors import ConversationTooLong
+from perdure.adapters.agents.builtin.model import Model, load_api_library
 from perdure.adapters.agents.builtin.tools import Toolbox
 from perdure.models.delivery.turn import Ending
+from perdure.models.errors import BadInput, ModelRefusesUs
 from perdure.models.phases import Step
 from tests.weak_models import WeakServer, call_block, in_order, stream, text_block, weak_server
 
@@ -188,8 +193,100 @@ async def test_half_a_character_in_a_text_is_replaced(taken: Taken, said: str) -
 async def test_a_reply_without_usage_has_no_price(taken: Taken) -> None:
     async with weak_server(in_order(stream(text_block("Done"), usage={}))) as server:
         model = Model("sk-0123456789", server.url)
-        from test_model import ask
-
         reply, _ = await ask(model)
         await model.aclose()
     assert reply.usage.cost_usd is None, "unknown, never nothing"
+
+
+PLANNED = json.dumps(PLAN)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [f"```json\n{PLANNED}\n```", f"Here is the plan:\n```\n{PLANNED}\n```\nDone.", f"<think>hm</think>\n{PLANNED}"],
+)
+async def test_one_fenced_object_is_an_answer(taken: Taken, said: str) -> None:
+    done, server = await taken(stream(text_block(said)), step=Step.PLAN)
+    assert (done.outcome.ending, done.outcome.summary) == (Ending.DONE, "1 task, 2 files")
+    assert len(server.bodies) == 1
+
+
+async def test_two_fenced_objects_are_none_and_a_second_try_is_told_schema_and_error(taken: Taken) -> None:
+    twice = f"```json\n{PLANNED}\n```\n" * 2
+    done, server = await taken(stream(text_block(twice)), stream(text_block(PLANNED)), step=Step.PLAN)
+    assert done.outcome.ending is Ending.DONE
+    told = server.bodies[-1]["messages"][-1]["content"][0]["text"]
+    assert "not accepted" in told
+    assert '"relevant_files"' in told.partition("follows this JSON Schema")[2]
+
+
+async def test_the_schema_stands_in_the_prompt_where_a_server_is_only_asked_for_it() -> None:
+    async with weak_server(in_order(stream(text_block(PLANNED)))) as server:
+        for value, stands in (("asked", True), ("enforced", False), (None, False)):
+            variables = {"ANTHROPIC_API_KEY": "sk-0123456789", "ANTHROPIC_BASE_URL": server.url}
+            model = Model.from_environment(variables | ({"PERDURE_MODEL_SCHEMA": value} if value else {}))
+            assert model is not None
+            opening = opening_message(Step.PLAN, CONTRACT, {})
+            request = model_request_for(Step.PLAN, CONTRACT, [opening], asks_schema=model.asks_schema)
+            await ask(model, request)
+            await model.aclose()
+            assert ('"relevant_files"' in server.bodies[-1]["system"][0]["text"]) == stands
+            assert server.bodies[-1]["output_config"]["format"]["schema"], "beside the field, not in place of it"
+    with pytest.raises(BadInput, match="no way to ask"):
+        Model.from_environment({"ANTHROPIC_API_KEY": "sk-0123456789", "PERDURE_MODEL_SCHEMA": "always"})
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [("This is a bug.", "bug"), ("bug or feature?", "feature"), ("", "feature"), ('{"kind": "Chore"', "chore")],
+)
+async def test_a_classification_that_cannot_be_used_twice_is_a_kind_all_the_same(
+    taken: Taken, said: str, kind: str
+) -> None:
+    done, server = await taken(stream(text_block(said)), step=Step.CLASSIFY)
+    assert (done.outcome.ending, done.outcome.data) == (Ending.DONE, {"kind": kind})
+    assert "not usable" in done.outcome.summary
+    assert len(server.bodies) == 2
+
+
+TOO_LONG = [
+    (400, {"error": {"code": 400, "message": "the request exceeds the available context size", "n_ctx": 4096}}),
+    (
+        400,
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 21000"}},
+    ),
+    (400, {"message": "This model's maximum context length is 8192 tokens. However, you requested 16384 tokens"}),
+    (500, {"type": "error", "error": {"type": "api_error", "message": "input exceeds the context window of n_ctx"}}),
+    (413, {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
+]
+
+
+@pytest.mark.parametrize(("status", "error"), TOO_LONG)
+async def test_an_error_about_the_context_is_one_that_a_shorter_conversation_mends(
+    status: int, error: dict[str, Any]
+) -> None:
+    async with weak_server(lambda body: (status, json.dumps(error).encode())) as server:
+        model = Model("sk-0123456789", server.url)
+        with pytest.raises(ConversationTooLong, match="larger than"):
+            await ask(model)
+        await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(404, b'{"detail": "Not Found"}'), (404, b"<html>404</html>"), (405, b'{"error": "Method Not Allowed"}')],
+)
+async def test_a_404_that_names_no_model_says_where_the_address_ends(status: int, body: bytes) -> None:
+    async with weak_server(lambda sent: (status, body)) as server:
+        model = Model("sk-0123456789", f"{server.url}/v1".replace("http://", "http://me:pass-of-mine@"))
+        with pytest.raises(ModelRefusesUs) as refused:
+            await ask(model)
+        await model.aclose()
+    assert f"no Messages API at {server.url}/v1: it ends before /v1" in str(refused.value)
+    assert "pass-of-mine" not in str(refused.value)
+
+
+def test_no_log_line_names_a_host_that_was_not_called(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        load_api_library()
+    assert [record.getMessage() for record in caplog.records if "anthropic.com" in record.getMessage()] == []
