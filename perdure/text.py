@@ -3,10 +3,14 @@ cut to a length, with secrets redacted; and time, money and other numbers as peo
 
 from __future__ import annotations
 
+import base64
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterable
+from functools import lru_cache
+from urllib.parse import quote
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -111,12 +115,45 @@ def escape_path(path: str | bytes) -> str:
     return "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
 
 
+SECRET_CHARS = 8
+"""Values of at most so many characters are not looked for in errors and outputs: a "secret" like `test` would black out
+half of them."""
+
+_known_secrets = set[str]()
+"""The secrets that this process holds: keys of models, tokens of forges, addresses of webhooks."""
+
+
+def register_secrets(*values: str) -> None:
+    """Note values that no error of this process may show; those of at most SECRET_CHARS characters are ignored."""
+    _known_secrets.update(value for value in values if len(value) > SECRET_CHARS)
+
+
+def redact_known(text: str) -> str:
+    """Return a text without the values that were registered, however they are written (see redact_values)."""
+    return redact_values(text, tuple(_known_secrets))
+
+
 def redact_values(text: str, secrets: Iterable[str], mark: str = "[redacted]") -> str:
-    """Return a text with `mark` in place of each of the values `secrets`. Empty values are ignored; longer ones are
-    replaced first, because one may begin with another."""
+    """Return a text with `mark` in place of each of the values `secrets`, as they are, percent-encoded, with escapes of
+    JSON, and in base64, there also where other bytes stand before and behind them. Empty values are ignored; longer
+    ones are replaced first, because one may begin with another."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, mark)
+        for form in _written_forms(secret):
+            text = text.replace(form, mark)
     return text
+
+
+@lru_cache(maxsize=1_000)
+def _written_forms(secret: str) -> tuple[str, ...]:
+    """Return the texts as which a secret is found, the longest first."""
+    data = secret.encode("utf-8", "surrogatepass")
+    forms = {secret, data.decode("latin-1"), quote(data, safe=""), quote(data, safe="/"), json.dumps(secret)[1:-1]}
+    if len(secret) > SECRET_CHARS:
+        for bytes_before in range(3):  # characters that bytes beside it change as well are left out
+            encoded = base64.b64encode(b"\0" * bytes_before + data).decode()
+            whole = encoded[(0, 2, 3)[bytes_before] : (bytes_before + len(data)) * 8 // 6]
+            forms |= {whole, whole.translate(str.maketrans("+/", "-_"))}
+    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def span(seconds: float) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -123,6 +126,17 @@ def test_a_gap_says_how_much_is_left_out() -> None:
 
 def test_of_two_secrets_the_longer_one_is_replaced_first() -> None:
     assert redact_values("abc-def abc", ["abc", "abc-def", ""], "*") == "* *"
+
+
+@given(st.text(min_size=9, max_size=40), st.binary(max_size=5), st.binary(max_size=5))
+def test_a_secret_is_replaced_as_which_it_is_written(secret: str, before: bytes, after: bytes) -> None:
+    data = secret.encode("utf-8", "surrogatepass")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(before + data + after).decode()
+        assert "*" in redact_values(text, [secret], "*")
+        assert len(redact_values(text, [secret], "*")) <= len(text) - len(data)
+    for text in (secret, quote(data, safe=""), quote(data), json.dumps(secret)[1:-1]):
+        assert redact_values(f"<{text}>", [secret], "*").strip("<>").replace("*", "") == ""
 
 
 @pytest.mark.parametrize(

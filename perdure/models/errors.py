@@ -33,12 +33,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from perdure.text import redact_known
+
 if TYPE_CHECKING:
     from perdure.models.budget.ledger import LimitReached
 
 
 class PerdureError(Exception):
-    """An error for a person, in three short lines.
+    """An error for a person, in three short lines, without the secrets that this process knows.
 
     `what` says what is wrong, `where` names the file, flag or command, `fix` says what to do. `where` and `fix` may be
     empty.
@@ -47,8 +49,8 @@ class PerdureError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
-        super().__init__(what)
-        self.what, self.where, self.fix = what, where, fix
+        self.what, self.where, self.fix = redact_known(what), redact_known(where), redact_known(fix)
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         lines = [self.what]

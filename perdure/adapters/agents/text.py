@@ -8,11 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from perdure.text import one_line, redact_values, shorten, visible
-
-SECRET_CHARS = 8
-"""Values of at most so many characters are not looked for: a "secret" like `test` would black out half of every
-output."""
+from perdure.text import SECRET_CHARS, one_line, redact_values, shorten, visible
 
 _MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
 

@@ -4,7 +4,6 @@ modules of `adapters.git` use them."""
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import os
 import re
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES, forge_of_host
-from perdure.text import redact_values, shell_word
+from perdure.text import redact_values, register_secrets, shell_word
 
 CREDENTIAL_ANSWERS = 4
 """The most answers with a token to one git command. git asks once, and once more after each redirect; more is a
@@ -50,11 +49,11 @@ class Credential:
         if not combined.isprintable() or not self.password or len(combined) > _LONGEST:
             fix = "copy it again: one line, nothing around it"
             raise BadInput("the token is empty, too long, or has a line break in it", where=self.server, fix=fix)
+        register_secrets(self.password)
 
     def redact_secret(self, text: str) -> str:
-        """Return a text with `***` in place of the secret, as it is and as Basic authentication encodes it."""
-        encoded = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        return redact_values(text, (self.password, encoded, encoded.rstrip("=")), "***")
+        """Return a text with `***` in place of the secret, as it is and as it is encoded."""
+        return redact_values(text, (self.password,), "***")
 
 
 class Keyring(Protocol):

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from perdure.models.config.host import NoticeEvent, NotifySettings
 from perdure.models.errors import BadInput
 from perdure.models.notice import Event
+from perdure.text import register_secrets
 
 NOTIFY_ADDRESSES = 10
 """The most addresses of a host: each is tried by itself, and each has its events in the notification's history."""
@@ -57,6 +58,9 @@ class Listeners:
     events: tuple[NoticeEvent, ...] = ()
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        register_secrets(*self.secrets)
 
     @classmethod
     def from_settings(cls, settings: NotifySettings, environ: Mapping[str, str]) -> Listeners:

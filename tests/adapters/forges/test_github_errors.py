@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from socket import socket
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from canned_github import Canned, canned
@@ -52,6 +54,19 @@ def test_a_token_that_is_not_accepted_names_its_variable(server: Canned) -> None
     error = refused(server, 401, {"message": "Bad credentials"})
     assert "Bad credentials" in error.what
     assert error.where == "PERDURE_GITHUB_TOKEN"
+
+
+@pytest.mark.parametrize("status", [401, 403, 422, 429])
+def test_a_server_that_repeats_our_token_puts_it_into_no_error(server: Canned, status: int) -> None:
+    basic, short = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode(), "a" * 290
+    for text in (f"token {TOKEN}", f"Basic {basic}", f"{short}{TOKEN}", f"auth={quote(TOKEN + '/+')}"):
+        for body in ({"message": text}, {"message": "x", "errors": [{"message": text}]}, text):
+            server.put(REPO, status, body)
+            with pytest.raises((ForgeRefused, ForgeUnavailable)) as caught:
+                forge(server).find_open_pull("x")
+            shown = str(caught.value) + str(_to_application_error(caught.value, 1))
+            assert TOKEN[:12] not in shown
+            assert basic[24:40] not in shown
 
 
 def test_an_exhausted_budget_is_waited_for_by_the_servers_own_clock(server: Canned) -> None:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin.model_request import ModelRequest
-from perdure.adapters.agents.text import redact_secrets
 from perdure.adapters.system.http_client import proxy_note
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
-from perdure.text import one_line
+from perdure.text import one_line, redact_known
 
 if TYPE_CHECKING:
     from httpx2 import AsyncByteStream, Response
@@ -187,12 +186,10 @@ RESTART = "then start the worker again: perdure down && perdure up"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The server that is asked: `variable` is the environment variable its key came from; `secrets` never reach a
-    message."""
+    """The server that is asked: `variable` is the environment variable its key came from."""
 
     base_url: str
     variable: str
-    secrets: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:
@@ -205,12 +202,11 @@ class Endpoint:
 def unavailable_error(
     message: str, endpoint: Endpoint, retry_after: float | None = None, limited: str = ""
 ) -> ModelUnavailable:
-    """Return a ModelUnavailable for this endpoint, without secrets in its message.
+    """Return a ModelUnavailable for this endpoint.
 
     retry_after  seconds to wait before the next try, where the API says so
     limited      which limit of the key was reached, for people; empty: none
     """
-    message = redact_secrets(message, endpoint.secrets)
     return ModelUnavailable(message, where=endpoint.host, retry_after=retry_after, limit_reason=limited)
 
 
@@ -274,7 +270,7 @@ def _status_error(error: Any, request: ModelRequest, endpoint: Endpoint) -> Step
     `error` is an anthropic.APIStatusError; Any, so that importing this module does not import the library.
     """
     error_type: str = error.type or ""
-    message = redact_secrets(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
+    message = one_line(redact_known(error.api_message or error.message or ""), 500)
     if (error.error_code or "").endswith("spend_limit_reached"):
         return _refusal(402, message, request, endpoint)
     if error.status_code in _TOO_LONG_STATUS and _TOO_LONG.search(message):

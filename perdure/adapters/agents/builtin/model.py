@@ -32,6 +32,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 from perdure.models.errors import BadInput, ModelRefusesUs
+from perdure.text import register_secrets
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -89,7 +90,8 @@ class Model:
         address = _check_base_url(base_url or API_URL)
         password = urlsplit(address).password
         self.secrets = (api_key, *self._headers.values(), *([password] if password else []))
-        self._endpoint = Endpoint(address, variable, self.secrets)
+        register_secrets(*self.secrets)
+        self._endpoint = Endpoint(address, variable)
 
     @property
     def account(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
+from perdure.text import redact_known
 
 REQUEST_BYTES = 32 * 1024**2
 """The most bytes of an agent's request: the Messages API itself takes no more."""
@@ -24,17 +25,19 @@ OnBegun = Callable[[], None]
 
 
 class WireError(Exception):
-    """An error answer of a model's API, or of the proxy in its place, with what the wire says about it.
+    """An error answer of a model's API, or of the proxy in its place, with what the wire says about it, without the
+    secrets that this process knows.
 
     status       HTTP status
     kind         the error's type, as the wire names it; empty: the type that the wire has for that status
-    message      for the agent and whoever reads its output; without secrets
+    message      for the agent and whoever reads its output
     retry_after  seconds after which the agent shall try again; None: not said
     """
 
     def __init__(self, status: int, kind: str, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.message, self.retry_after = status, kind, message, retry_after
+        self.status, self.retry_after = status, retry_after
+        self.kind, self.message = redact_known(kind), redact_known(message)
+        super().__init__(self.message)
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,10 @@ from perdure.adapters.agents.proxied.base import (
     ProxiedWire,
     WireError,
 )
-from perdure.adapters.agents.text import redact_secrets
 from perdure.adapters.system.http_client import client_options
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput, ModelRefusesUs, ModelUnavailable, StepError
-from perdure.text import one_line
+from perdure.text import one_line, redact_known, register_secrets
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -104,6 +103,7 @@ class Upstream:
             )
         if not 0 < self.silence_s < math.inf:
             raise BadInput(f"{self.silence_s!r} is not a number of seconds", where=builtin.SILENCE_VARIABLE)
+        register_secrets(*self.secrets)
 
     @classmethod
     def anthropic(cls, base_url: str, key: str) -> Upstream:
@@ -132,8 +132,8 @@ class Upstream:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return the address with the variable of its key and its secrets, as errors of requests are told with it."""
-        return Endpoint(self.base_url, self.variable, self.secrets)
+        """Return the address with the variable of its key, as errors of requests are told with it."""
+        return Endpoint(self.base_url, self.variable)
 
     def credentials(self) -> dict[str, str]:
         """Return the headers that carry the key, and the further ones."""
@@ -254,10 +254,11 @@ class UpstreamClient:
         return await in_thread(self._parse_reply, request, is_stream, b"".join(pieces))
 
     def _parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
-        """Parse the bytes of a reply by the wire. Raises IncompleteReply for one that is not whole or of an unknown
-        shape, and WireError when it says that the request failed."""
+        """Parse the bytes of a reply by the wire, without the secrets that this process knows: some servers repeat what
+        they were sent. Raises IncompleteReply for one that is not whole or of an unknown shape, and WireError when it
+        says that the request failed."""
         try:
-            return self._wire.parse_reply(request, is_stream, body)
+            return self._wire.parse_reply(request, is_stream, redact_known(body.decode("latin-1")).encode("latin-1"))
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise IncompleteReply(f"it is no reply of this wire ({type(error).__name__})") from error
 
@@ -277,9 +278,9 @@ class UpstreamClient:
         """Return the StepError that stands for a WireError of the upstream: ModelUnavailable for what passes by itself,
         else ModelRefusesUs with what to do about it.
 
-        The WireError's own message is cut to one line, and secrets in it are redacted: people and the agent read it.
+        The WireError's own message is cut to one line: people and the agent read it.
         """
-        error.message = redact_secrets(one_line(error.message, _MESSAGE_CHARS), self._upstream.secrets)
+        error.message = one_line(error.message, _MESSAGE_CHARS)
         status, kind = error.status, error.kind
         limit_reason = LIMITED.get(kind) or LIMITED.get(status) or ""
         if limit_reason or status in TEMPORARY_STATUS or status >= 500 or status < 400:
@@ -301,8 +302,7 @@ class UpstreamClient:
         return ModelRefusesUs(f"the model's API refuses ({error.status}): {error.message}", where=where, fix=fix)
 
     def _unavailable_error(self, message: str) -> ModelUnavailable:
-        """Return a ModelUnavailable for the upstream, without secrets in its message."""
-        message = redact_secrets(message, self._upstream.secrets)
+        """Return a ModelUnavailable for the upstream."""
         return ModelUnavailable(message, where=self._upstream.endpoint.host)
 
     async def _open_client(self) -> AsyncClient:

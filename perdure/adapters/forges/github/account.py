@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from perdure.adapters.forges.github.errors import raise_forge_errors, server_time, status_error
 from perdure.models.errors import ForgeRefused
+from perdure.text import register_secrets
 
 if TYPE_CHECKING:
     from github import Github
@@ -65,6 +66,7 @@ class TokenAccount:
     def __init__(self, api: str, token: str | None, variable: str) -> None:
         self.variable = variable
         self._api, self._token = api, token
+        register_secrets(*self.secrets)
         self._login_name = ""
 
     @property
@@ -115,6 +117,7 @@ class AppAccount:
 
     def __init__(self, api: str, app_id: str, key: str) -> None:
         self._api, self.id, self._key = api, app_id, key
+        register_secrets(key)
         self._tokens: dict[str, _InstallationToken] = {}
         self._issued_secrets: list[str] = []
         self._login_name = ""
@@ -173,6 +176,7 @@ class AppAccount:
             if current is None or current.expires_at - time.time() < FORGE_TOKEN_MARGIN_S:
                 current = self._tokens[name] = self._request_token(repository)
                 self._issued_secrets.append(current.token)
+                register_secrets(current.token)
             return current
 
     def _request_token(self, repository: str) -> _InstallationToken:

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, PerdureError, StepError
-from perdure.text import one_line
+from perdure.text import one_line, redact_known
 
 FORGE_RETRY_AFTER_CAP_S = 3600.0
 """The longest pause that GitHub may ask for: its limit on requests begins anew every hour. Asking for more is a mistake
@@ -114,7 +114,7 @@ def error_message(data: Any) -> str:
     """Return GitHub's message in an answer's JSON, with those about single fields, in one line: `Validation Failed:
     head invalid`. Data of another shape is shown as text; `no words` where there is nothing to show."""
     if not isinstance(data, Mapping):
-        return one_line(str(data or "no words"), _MESSAGE_CHARS)
+        return one_line(redact_known(str(data or "no words")), _MESSAGE_CHARS)
     parts = [str(data.get("message") or "no words")]
     errors = data.get("errors")
     for error in errors if isinstance(errors, list) else []:
@@ -123,7 +123,8 @@ def error_message(data: Any) -> str:
             parts.append(str(detail))
         else:
             parts.append(str(error))
-    return one_line(": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0], _MESSAGE_CHARS)
+    text = ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
+    return one_line(redact_known(text), _MESSAGE_CHARS)
 
 
 def validation_errors(data: Any) -> list[tuple[str, str, str]]:

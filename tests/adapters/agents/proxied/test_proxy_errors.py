@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import random
 from typing import Any
+from urllib.parse import quote
 
 import anthropic
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,6 +163,28 @@ def named(wire: str, asked: dict[str, Any], name: Any) -> dict[str, Any]:
         if wire == RESPONSES:
             other["input"] = [{**item, "id": name} for item in other["input"]]
     return other
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+async def test_a_server_that_repeats_its_headers_gives_the_key_to_nobody(
+    serve: Serve, books: Books, status: int
+) -> None:
+    encoded = base64.b64encode(f"k:{KEY}".encode()).decode()
+    text = f"{'a' * 280} x-api-key: {KEY} {encoded} {quote(KEY)}"
+    reply = {
+        "type": "message", "role": "assistant", "model": KEY, "stop_reason": "end_turn", "usage": {"input_tokens": 5},
+        "content": [{"type": "text", "text": text}],
+    }  # fmt: skip
+    error = {"type": "error", "error": {"type": f"x {KEY}", "message": text}}
+    async with Played(says(reply if status == 200 else error, status)) as upstream:
+        proxy = await serve(upstream.upstream(ANTHROPIC))
+        transport = httpx2.AsyncHTTPTransport(uds=str(proxy.socket))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://model") as client:
+            answer = await client.post("/v1/messages", json=body(ANTHROPIC, ["Go."]))
+        assert upstream.calls[0][1]["x-api-key"] == KEY
+    seen = answer.text + "".join(map(str, books.failures)) + json.dumps(list(books.kept.values()))
+    assert KEY[:20] not in seen
+    assert encoded[8:30] not in seen
 
 
 @given(WIRE, SAID, VALUES, VALUES)

@@ -19,6 +19,7 @@ from perdure.adapters.agents.proxied.base import (
 )
 from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
+from perdure.text import redact_known
 
 
 def make_request(
@@ -168,7 +169,7 @@ def parse_error_answer(body: bytes) -> tuple[Any, str]:
         error = json.loads(body)["error"]
         return error, str(error["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        return {}, body[:300].decode("utf-8", "replace").strip()
+        return {}, redact_known(body.decode("utf-8", "replace"))[:300].strip()
 
 
 def split_events(body: bytes) -> Iterator[tuple[str, str]]:
