@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.system.files import is_locked, try_lock, write_whole
-from perdure.adapters.system.home import Home
+from perdure.adapters.system.home import Home, login_name
 from perdure.local import Say, identity, web_ui_proxy
 from perdure.local.checks import check_home, check_platform
 from perdure.local.identity import ServerRecord, identity_namespace, is_own_server_ready, read_server_record
@@ -394,9 +394,10 @@ _GO_SETTINGS = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
 
 def _server_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the server: of `env` only PATH, HOME, TMPDIR, LANG, TZ and settings of Go, which have
-    defaults here. So it has no model key, no forge token, and no TEMPORAL_* meant for another server."""
+    defaults here, and the user, whom it asks for and who may have no name. So it has no model key, no forge token, and
+    no TEMPORAL_* meant for another server."""
     names = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", *_GO_SETTINGS)
-    return {**_GO_SETTINGS, **{name: env[name] for name in names if name in env}}
+    return {**_GO_SETTINGS, "USER": login_name(), **{name: env[name] for name in names if name in env}}
 
 
 def _no_answer_error(places: Places) -> TemporalUnreachable:
