@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError
+from perdure.adapters.git.credentials import main_line
 from perdure.models.errors import BadInput
-from perdure.text import is_text
+from perdure.text import is_text, shell_word
 
 BLANKED_CHARS = 64 * 1024
 """The most characters of the keys by which a repository's own configuration names programs: they go into git's
@@ -53,6 +54,9 @@ _SEALED = (("GIT_ALLOW_PROTOCOL", "none"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_PAG
 """Environment that stops git from speaking to a remote, even for a missing object, and from starting a pager or
 editor."""
 
+
+_CONFIG_FILE = re.compile(r"(?m)\bconfig .*in file '?([^'\n]+?)'?(?: at line \d+|: .*)?$|unable to access '(.*)'")
+"""The file in git's complaint about a configuration."""
 
 _RECEIVING = " ".join(
     f"-c {setting}"
@@ -122,6 +126,8 @@ def find_repository(path: Path) -> LocalRepository:
             where=ascii(where),
             fix="rename the directory",
         )
+    if path.name == ".git" and path.is_dir():
+        path = path.parent
     if _looks_bare(path):
         git, bare = _foreign_git_and_bare(path, path)
         if bare:
@@ -135,6 +141,25 @@ def find_repository(path: Path) -> LocalRepository:
             "the repository's core.worktree leads elsewhere", where=str(path), fix="git config --unset core.worktree"
         )
     return LocalRepository(common, root, git)
+
+
+def no_repository_error(path: Path, error: GitError) -> BadInput:
+    """Return the error for people about a path at which find_repository has found none.
+
+    Only where git is sure that nothing is there, the advice is to make a repository; else it is git's own line, with
+    the file of a configuration that it cannot read.
+    """
+    if "dubious ownership" in error.stderr:
+        fix = f"git config --global --add safe.directory {shell_word(path)}"
+        return BadInput("this repository belongs to another user", where=str(path), fix=fix)
+    begun = any(os.path.lexists(above / ".git") for above in (path.absolute(), *path.absolute().parents))
+    if "not a git repository (or any" in error.stderr and not begun:
+        fix = "run this inside a repository, or: git init && git add -A && git commit -m first"
+        return BadInput("this is not a git repository", where=str(path), fix=fix)
+    file = _CONFIG_FILE.search(error.stderr)
+    where = file[1] or file[2] if file else str(path)
+    fix = "correct this file" if file else f"make this work first: git -C {shell_word(path)} status"
+    return BadInput(f"git cannot look at this repository: {main_line(error.stderr)}", where=where, fix=fix)
 
 
 def receive_pack_options(url: str, *, unborn: bool = False) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
-from perdure.adapters.git.foreign_repository import find_repository, foreign_git
+from perdure.adapters.git.foreign_repository import find_repository, foreign_git, no_repository_error
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, find_first_branch, list_refs_but_head, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
@@ -229,11 +229,7 @@ def _find_origin(path: Path, shown_name: str) -> tuple[str, Path | None]:
     try:
         place = find_repository(path if path.is_dir() else path.parent)
     except GitError as error:
-        if "dubious ownership" in error.stderr:
-            fix = f"git config --global --add safe.directory {path}"
-            raise BadInput("this repository belongs to another user", where=str(path), fix=fix) from error
-        fix = "run this inside a repository, or: git init && git add -A && git commit -m first"
-        raise BadInput("this is not a git repository", where=str(path), fix=fix) from error
+        raise no_repository_error(path, error) from error
     git, bare, root = place.git, place.root is None, place.root or place.git_dir
     has_origin = git.execute("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
     if has_origin and not bare:  # a bare repository is where people push to: it is meant itself

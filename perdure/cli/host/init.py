@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.adapters.git.command import GitError
-from perdure.adapters.git.foreign_repository import find_repository, foreign_git
+from perdure.adapters.git.foreign_repository import find_repository, foreign_git, no_repository_error
 from perdure.adapters.repository.config import render_config
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.detect.commands import DetectedCommands
@@ -110,10 +110,8 @@ def _find_root(repo: Path) -> Path:
         raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")
     try:
         place = find_repository(repo)
-    except GitError:
-        raise BadInput(
-            "this is not a git repository", where=str(repo.absolute()), fix=f"git init && {_FIRST_COMMIT}"
-        ) from None
+    except GitError as error:
+        raise no_repository_error(repo.absolute(), error) from None
     try:
         place.git.text("rev-parse", "--verify", "HEAD")
     except GitError:

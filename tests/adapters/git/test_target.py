@@ -8,6 +8,7 @@ import pytest
 
 from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.target import list_not_included, resolve_repository
+from perdure.cli.host.init import _find_root
 from perdure.models.errors import BadInput
 from tests.repositories import git, make_origin
 
@@ -144,3 +145,45 @@ def test_the_base_is_never_called_another_branch(checkout: Path, origin: Path) -
 def test_a_target_with_an_odd_name_still_gets_a_vault_name(tmp_path: Path) -> None:
     origin = make_origin(tmp_path / "Ödd näme.git")
     assert resolve_repository(str(origin), Path("/")).name
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("[user\nname = me", "bad config line 1 in file"),
+        ("[core]\nautocrlf = perhaps\n", "bad boolean config value 'perhaps'"),
+        ("[core]\nbigFileThreshold = x\n", "bad numeric config value 'x'"),
+    ],
+)
+def test_a_configuration_that_git_cannot_read_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, told: str
+) -> None:
+    make_origin(tmp_path / "origin")
+    file = tmp_path / ".gitconfig"
+    file.write_text(config)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    for find in (lambda place: resolve_repository(".", place), _find_root):
+        with pytest.raises(BadInput) as error:
+            find(tmp_path / "origin-seed")
+        assert told in error.value.what
+        assert "init" not in error.value.fix
+        if " in file " in error.value.what:
+            assert (error.value.where, error.value.fix) == (str(file), "correct this file")
+
+
+def test_a_broken_repository_is_not_told_to_begin_anew(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    (tmp_path / "inside").mkdir()
+    for path in (tmp_path, tmp_path / "inside"):
+        with pytest.raises(BadInput, match="git cannot look at this repository: fatal: not a git repository") as error:
+            resolve_repository(str(path), tmp_path)
+        assert error.value.fix == f"make this work first: git -C {path} status"
+
+
+def test_the_git_directory_of_a_checkout_means_the_checkout(tmp_path: Path) -> None:
+    make_origin(tmp_path / "origin")
+    checkout = tmp_path / "origin-seed"
+    for repository, cwd in (("origin-seed/.git", tmp_path), ("origin-seed/.git/", tmp_path), (".", checkout / ".git")):
+        target = resolve_repository(repository, cwd)
+        assert (target.checkout, target.url) == (checkout, str(checkout))
