@@ -251,7 +251,6 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         """Answer query `progress`, also when the backlog ends: its status, branch, cost, limits, what it waits for, the
         newest notes, and every item."""
         state, info = self.state, workflow.info()
-        costs = [entry.child.usd for entry in state.items.values()]
         return BacklogProgress(
             backlog_id=info.workflow_id,
             run_id=info.run_id,
@@ -263,7 +262,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             head=state.landing.head,
             parallel=self.request.parallel,
             budget_usd=budget + self.state.tasks.extra_usd if (budget := self.request.budget_usd) is not None else None,
-            usd=round(sum(costs), 6),
+            usd=state.paid_usd,
             held=state.hold_reason,
             asks=state.base.question,
             waiting=state.waiting,

@@ -480,7 +480,7 @@ export interface Receipt {
   turns_redone: number;
   /** replies that were received whole, written down, and asked for again (0 by design) */
   replies_paid_twice: number;
-  /** requests cut off by a death before the reply was whole: possibly billed, never counted as free */
+  /** requests cut off (by a death, a cancellation, the line) before the reply was whole: possibly billed, never counted as free */
   replies_cut: number;
   /** what was shown of the tree that was tested: the base's own tests on it, its tests without the change, canaries; empty: not tried */
   experiment: string;

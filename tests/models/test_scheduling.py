@@ -462,3 +462,12 @@ def test_an_item_that_has_ended_waits_for_nothing_and_counts_its_messages_on() -
     )
     apply_item_end(state, "api", ItemEnded(item="api", delivery="n/api", run_id="r", status="not_delivered"), NOON)
     assert state.items["api"].waiting == ItemWaiting(number=3)
+
+
+def test_what_items_paid_together_is_unknown_as_soon_as_that_of_one_is() -> None:
+    _, state = backlog({"id": "a"}, {"id": "b"})
+    ended = ItemEnded(item="a", delivery="n/a", run_id="r", status="delivered", usd=0.5)
+    apply_item_end(state, "a", ended, NOON)
+    assert state.paid_usd == 0.5
+    apply_item_end(state, "b", ended.model_copy(update={"item": "b", "usd": None}), NOON)
+    assert state.paid_usd is None

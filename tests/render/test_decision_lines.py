@@ -380,3 +380,11 @@ def test_waiting_means_the_only_one_that_a_decision_can_be_meant_for() -> None:
     with pytest.raises(BadInput, match="2 deliveries wait: name one") as caught:
         only_waiting_id([one("a", asked=PLAN_OF_LISTS), one("d", asked=PLAN_OF_LISTS)], "approve")
     assert caught.value.where == "a (plan), d (plan)"
+
+
+@pytest.mark.parametrize(
+    ("limit", "option"), [("time", "--time 1h"), ("tokens", "--tokens 500000"), ("usd", "--add 5"), ("", "--add 5")]
+)
+def test_more_is_offered_of_the_limit_that_is_reached(limit: str, option: str) -> None:
+    waiting = asked(Gate.BUDGET, options=("add_budget", "reject"), limit=limit)
+    assert commands_for_decision(waiting, "d")[0] == f"perdure budget d {option}"

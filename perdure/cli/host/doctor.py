@@ -9,9 +9,11 @@ import os
 import pwd
 import re
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import typer
 from temporalio.service import RPCError
@@ -59,6 +61,9 @@ from perdure.text import format_count, shorten
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
 
+
+MODEL_PORT_S = 3.0
+"""Seconds in which a model's server has to accept a connection."""
 
 _FIRST_PERSON_UID, _NOBODY_UID = 1000, 65534
 """Account numbers as Linux distributions give them (login.defs)."""
@@ -184,9 +189,27 @@ def check_key() -> list[Checkup]:
     if any(env.get(name, "").strip() for name in MODEL_KEYS):
         address = env.get("ANTHROPIC_BASE_URL", "").strip() or API_URL
         client_options(address)  # raises where the environment's certificates or proxy cannot be used
+        closed = [_find_closed_port(name, env[name].strip()) for name in names if name.endswith("_BASE_URL")]
+        if findings := [finding for finding in closed if finding is not None]:
+            return findings
         return [Checkup("key", OK, f"{', '.join(names)} set{proxy_note(address)}")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
     return [Checkup("key", MISSING, "there is no key for the model", fix)]
+
+
+def _find_closed_port(variable: str, address: str) -> Checkup | None:
+    """Return a MISSING line where nothing accepts connections at a model's address, which `variable` names; None where
+    something does, or a proxy is asked instead."""
+    url = urlsplit(address)
+    if not url.hostname or proxy_note(address):
+        return None
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        socket.create_connection((url.hostname, port), timeout=MODEL_PORT_S).close()
+    except OSError as error:
+        what = f"no model answers at {url.scheme}://{url.hostname}:{port}: {error.strerror or error}"
+        return Checkup("key", MISSING, what, f"start it, or correct {variable}")
+    return None
 
 
 def check_temporal() -> list[Checkup]:

@@ -48,6 +48,7 @@ class ItemChild(LazyModel):
     runs      how many times a delivery was started for the item
     status, reason   of its result
     usd       what it has paid as far as known; granted_usd: the most it may pay; None: its own budget
+    unpriced  it ended, and nobody knows what all it asked has cost
     began_at, ended_at   of the newest run; ended_at also: when the item was skipped or cancelled
     """
 
@@ -57,6 +58,7 @@ class ItemChild(LazyModel):
     status: str = ""
     reason: str = ""
     usd: float = 0.0
+    unpriced: bool = False
     granted_usd: float | None = None
     began_at: datetime | None = None
     ended_at: datetime | None = None
@@ -278,6 +280,12 @@ class BacklogState(LazyModel):
     def parent_delivery(self) -> ParentDelivery | None:
         """Return the delivery of whose plan the items are tasks; None: they are no tasks, or nothing is opened yet."""
         return self.opened.within if self.opened is not None else None
+
+    @property
+    def paid_usd(self) -> float | None:
+        """Return what all items have paid together; None: the price of some of it is not known."""
+        children = [item.child for item in self.items.values()]
+        return None if any(child.unpriced for child in children) else round(sum(child.usd for child in children), 6)
 
     def dump_for_next_run(self) -> dict[str, Any]:
         """Return the state as JSON values without defaults, for another run: of a thousand items, half the bytes."""

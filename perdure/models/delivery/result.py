@@ -139,7 +139,8 @@ class Receipt(PublishedModel):
     worker_deaths       workers that died while they worked on this delivery
     turns_redone        turns that were cut off and done again from their checkpoint
     replies_paid_twice  replies that were received whole, written down, and asked for again (0 by design)
-    replies_cut         requests cut off by a death before the reply was whole: possibly billed, never counted as free
+    replies_cut         requests cut off (by a death, a cancellation, the line) before the reply was whole: possibly
+                        billed, never counted as free
     experiment          what was shown of the tree that was tested: the base's own tests on it, its tests without the
                         change, canaries; empty: not tried
     forked_from         the delivery and its turn that it began before, `night at implement:4`; empty: it is no fork

@@ -128,7 +128,7 @@ def receipt_counts(receipt: Receipt, *, ended: bool = True) -> list[str]:
         counts.append(f"{format_count(receipt.turns_redone, 'turn')} redone")
         counts.append(f"{format_count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice")
     if receipt.replies_cut:
-        counts.append(f"{format_count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
+        counts.append(f"{format_count(receipt.replies_cut, 'reply', 'replies')} cut off")
     return counts
 
 

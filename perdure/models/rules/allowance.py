@@ -129,17 +129,20 @@ def exceeded_limit(limits: SpendingLimits, spend: Spend, usd: float | None, toke
     if usd == 0.0 and not tokens:
         return None
     if limits.day_usd is not None and round(spend.counted_usd + (usd or 0.0), 6) > round(limits.day_usd, 6):
-        reserved_usd, request_usd = max(limits.day_usd - spend.counted_usd, 0.0), usd or 0.0
+        reserved_usd = max(limits.day_usd - spend.counted_usd, 0.0)
         return (
             Limit.DAY,
             f"{format_money(reserved_usd)} are reserved of the day's budget, "
-            f"and the next request may cost {format_money(request_usd)}",
+            f"and the next request may cost {format_money(usd, unknown='nobody knows what')}",
         )
     if usd is None and not limits.unpriced:
         return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
     if round(spend.counted_usd + (usd or 0.0), 6) > round(limits.usd, 6):
         spent = f"{format_money(spend.counted_usd, limits.usd)} are spent"
-        return Limit.USD, f"{spent}, and the agent's next request may cost {format_money(usd or 0.0)}"
+        return (
+            Limit.USD,
+            f"{spent}, and the agent's next request may cost {format_money(usd, unknown='nobody knows what')}",
+        )
     used_token_count = spend.tokens + spend.at_risk_tokens
     if limits.tokens and used_token_count + tokens > limits.tokens:
         return (

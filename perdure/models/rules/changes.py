@@ -300,6 +300,7 @@ def apply_item_end(
         now,
     )
     item_state.child.usd = delivery_end.usd if delivery_end.usd is not None else item_state.child.usd
+    item_state.child.unpriced = isinstance(delivery_end, ItemEnded) and delivery_end.usd is None
     item_state.stacked.branch, item_state.stacked.address = (
         delivery_end.branch or item_state.stacked.branch,
         delivery_end.pull_request or item_state.stacked.address,

@@ -178,10 +178,9 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
     if state.opened is not None:
         position = f" at `{state.landing.head[:7]}`" if state.landing.head else ""
         lines.append(f"- branch {code_span(state.opened.branch)}{position}, base {code_span(state.opened.base)}")
-    paid_usd = round(sum(position.child.usd for position in state.items.values()), 6)
     free_usd = unreserved_usd(request, state)
     lines.append(
-        f"- paid {format_price(paid_usd, request.budget_usd)}"
+        f"- paid {format_price(state.paid_usd, request.budget_usd)}"
         + (f", free {format_price(free_usd)}" if free_usd is not None else "")
     )
     lines.append(

@@ -173,7 +173,7 @@ def test_the_receipt_says_what_was_survived_and_which_tree_was_green() -> None:
     red = WORK.model_copy(update={"tests": TestVerdict(status=TestsStatus.RED, tree="c0ffee" * 7, summary="1 red")})
     text = pull_request_body(red, CONTRACT, None, None, Receipt(replies_cut=3))
     assert "tested green" not in text
-    assert "- 3 replies cut off by a death" in text
+    assert "- 3 replies cut off" in text
     assert "### Receipt" not in pull_request_body(WORK, CONTRACT, None, None)
 
 

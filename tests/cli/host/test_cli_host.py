@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -127,6 +128,22 @@ def test_doctor_never_shows_a_key(cli: Cli) -> None:
     ran = cli("doctor")
     assert "ANTHROPIC_API_KEY set" in ran.out
     assert "not-a-key" not in ran.out + ran.err
+
+
+def test_doctor_has_no_tick_for_a_models_address_where_nothing_listens(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        address = f"http://me:secret-of-mine@127.0.0.1:{port}/v1"
+        [heard] = [
+            one for one in json.loads(cli("doctor", "--json", ANTHROPIC_BASE_URL=address).out) if one["name"] == "key"
+        ]
+    assert heard["mark"] == doctor.OK
+    closed = cli("doctor", "--json", ANTHROPIC_BASE_URL=address)
+    [key] = [one for one in json.loads(closed.out) if one["name"] == "key"]
+    assert (closed.code, key["mark"]) == (1, doctor.MISSING)
+    assert f"no model answers at http://127.0.0.1:{port}: Connection refused" in key["text"]
+    assert "ANTHROPIC_BASE_URL" in key["fix"]
+    assert "secret-of-mine" not in closed.out
 
 
 def test_doctor_outside_a_repository_says_so(cli: Cli, tmp_path: Path) -> None:
