@@ -110,6 +110,7 @@ class ContractBuilder(OnHost):
             prompts=_read_prompts(vault, base_sha, request, specialists=settings.config.delivery.specialists),
             issue=issue,
             landing=request.landing,
+            sealed=True,
         )
         if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.has_hosted_forge(contract):
             forge = forges.forge(target.url)  # one with accounts is asked where its token is

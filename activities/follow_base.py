@@ -31,6 +31,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.sealed_facts import move_fact
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.backlog.following import (
     FollowInput,
@@ -47,7 +48,7 @@ from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.ids import branch_name
+from perdure.models.ids import branch_name, delivery_key
 from perdure.text import format_count, shorten
 
 _MAX_PROBLEM_CHARS = 600
@@ -107,7 +108,11 @@ class FollowActivities:
             problem=shorten(candidate.problem, _MAX_PROBLEM_CHARS),
             queue=self._host.publisher_queue or self._host.home.queue(),
         )
-        if candidate.problem or candidate.tested:
+        move = move_fact(contract.repository, contract.branch, candidate.onto, candidate.head)
+        if candidate.problem:
+            return result
+        if candidate.tested:
+            await in_thread(self._host.facts(work.delivery).seal, move)
             return result
         crash_point(CrashPoint.DURING_FOLLOW)
         outcome = await self._test_in_workspace(work, candidate)
@@ -118,6 +123,7 @@ class FollowActivities:
         if is_red:
             problem = shorten(f"{base_text} its tests are red: {outcome.summary}", _MAX_PROBLEM_CHARS)
             return result.model_copy(update={"head": "", "problem": problem})
+        await in_thread(self._host.facts(work.delivery).seal, move)
         commits_text = format_count(candidate.commits, "commit")
         summary = shorten(f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}", _MAX_PROBLEM_CHARS)
         checked_items = tuple(item for item in work.check if item not in outcome.unchecked)
@@ -217,6 +223,9 @@ class FollowActivities:
         tip = heads.branches.get(work.branch)
         if work.branch == heads.default:
             raise ForgeRefused(f"{work.branch} is the default branch: nobody moves it", where=target.url)
+        facts = self._host.facts(delivery_key(f"{work.backlog}/~base"))
+        if work.head != work.onto and move_fact(target.url, work.branch, work.onto, work.head) not in facts:
+            raise ForgeRefused(f"{work.branch} is not moved to {work.head[:12]}: it was not brought onto its base here")
         if tip is None:
             raise missing_branch_error(vault, work.branch, work.onto)
         if tip not in (work.onto, work.head):

@@ -27,6 +27,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, in_thread_to_end
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.sealed_facts import require_commit, require_no_secret, require_publishable, require_verdict
 from perdure.adapters.worker.turn.documents import (
     read_findings,
     read_picture,
@@ -38,6 +39,7 @@ from perdure.adapters.worker.turn.documents import (
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery import publishing
 from perdure.models.delivery.turn import Contract
+from perdure.models.errors import Diverged
 from perdure.models.phases import Step
 from perdure.text import shell_word
 
@@ -116,6 +118,10 @@ class ForgeActivities(OnHost):
         newer attempt has taken over the workspace, Diverged when the commit is not what was tested."""
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
+            facts = self._host.facts(work.delivery)
+            await in_thread(require_commit, facts, workspace.vault, contract, work.head)
+            await in_thread(require_no_secret, facts, workspace.vault, contract, work.head, blockers=True)
+            await in_thread(require_verdict, facts, contract, work.tests)
             update_heartbeat(doing="pushing")
             vault = workspace.vault.with_keys(self._host.forges)
             result = await in_thread(_push_and_count, vault, contract, work)
@@ -134,6 +140,8 @@ class ForgeActivities(OnHost):
         """
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
+            facts = self._host.facts(work.delivery)
+            await in_thread(require_publishable, facts, workspace.vault, contract, work)
             update_heartbeat(doing="pushing")
             await in_thread(_push_branch, workspace.vault.with_keys(self._host.forges), contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
@@ -179,6 +187,8 @@ def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | 
     """Push `work.head` to the delivery's branch, in an empty repository its first commit before. Safe to repeat. Raises
     Diverged when the commit does not hold the tree that was tested (if any was), ForgeRefused when the remote refuses,
     ForgeUnavailable when it does not answer."""
+    if work.branch not in (contract.branch, *contract.branches.values()):
+        raise Diverged(f"{work.branch} is no branch of this delivery")
     publish_branch(
         vault,
         contract,
@@ -189,12 +199,12 @@ def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | 
     )
 
 
-def _pull_request_base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:
-    """Return the branch that the pull request is opened into: `work.base`; in a stack, when that branch is gone from
-    the remote by now, the backlog's base. Asks the remote only for a stack."""
+def _pull_request_base(vault: Vault, contract: Contract) -> str:
+    """Return the branch that the pull request is opened into: the contract's base; in a stack, when that branch is gone
+    from the remote by now, the backlog's base. Asks the remote only for a stack."""
     landing = contract.landing
-    if landing is None or not landing.ships or work.base in remote_heads(vault.url, vault.keys).branches:
-        return work.base
+    if landing is None or not landing.ships or contract.base in remote_heads(vault.url, vault.keys).branches:
+        return contract.base
     return landing.branch
 
 
@@ -230,7 +240,7 @@ def _create_pull_request(
         body=body_text,
         head=work.branch,
         head_sha=work.head,
-        base=_pull_request_base(vault.with_keys(host.forges), contract, work),
+        base=_pull_request_base(vault.with_keys(host.forges), contract),
         draft=work.draft,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,

@@ -25,6 +25,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.sealed_facts import inspection_fact
 from perdure.adapters.worker.turn.delivery_text import agent_text
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.models.checks.report import Screenshot, Screenshots, Severity, TestReport
@@ -62,12 +63,14 @@ class InspectChangeActivity(OnHost):
         ]
         engine_findings = inspect_commit(vault, contract, work.commit, more)
         artifact = vault.put_artifact(work.delivery, engine_findings.findings.to_json())
+        blockers, secrets = engine_findings.counts[Severity.BLOCKER], engine_findings.secrets
+        self._host.facts(work.delivery).seal(inspection_fact(vault.tree_of(work.commit), blockers, secrets))
         return InspectResult(
             findings=artifact,
-            blockers=engine_findings.counts[Severity.BLOCKER],
+            blockers=blockers,
             tech_debt=engine_findings.counts[Severity.TECH_DEBT],
             skippable=engine_findings.counts[Severity.SKIPPABLE],
-            secrets=engine_findings.secrets,
+            secrets=secrets,
             summary=_summarize_findings(engine_findings),
         )
 

@@ -45,6 +45,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.lease import Lease
+from perdure.adapters.worker.sealed_facts import commit_fact, require_commit, require_verdict
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.backlog.request import LandingPlace
@@ -76,6 +77,13 @@ class RebaseActivity(OnHost):
         cannot be made ready, Superseded when a newer attempt has taken over the workspace, Diverged when the run's ref
         went on with something else, WorkspaceLost.
         """
+        result = await self._bring_onto_head(work)
+        if result.commit:
+            await in_thread(self._host.facts(work.delivery).seal, commit_fact(result.commit))
+        return result
+
+    async def _bring_onto_head(self, work: RebaseInput) -> RebaseResult:
+        """Do what `rebase` says, and return its result."""
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             vault = workspace.vault
@@ -332,14 +340,28 @@ class LandActivity(OnHost):
         the workspace.
         """
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
-            update_heartbeat(doing=f"moving {work.place.branch}")
-            result = await in_thread(_land_commit, workspace.vault.with_keys(self._host.forges), work)
+            contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
+            place = _sealed_place(contract, work)
+            update_heartbeat(doing=f"moving {place.branch}")
+            facts = self._host.facts(work.delivery)
+            await in_thread(require_commit, facts, workspace.vault, contract, work.commit)
+            if not contract.is_task:  # the verdict is about all tasks together
+                await in_thread(require_verdict, facts, contract, work.tests)
+            result = await in_thread(_land_commit, workspace.vault.with_keys(self._host.forges), work, place)
             crash_point(CrashPoint.AFTER_LANDING)
             lease.check()
             return result
 
 
-def _land_commit(vault: Vault, work: LandInput) -> LandResult:
+def _sealed_place(contract: Contract, work: LandInput) -> LandingPlace:
+    """Return where the delivery lands, by its contract. Raises Diverged when it lands nowhere, or was told another
+    branch."""
+    if contract.landing is None or contract.landing.branch != work.place.branch:
+        raise Diverged(f"this delivery does not land on {work.place.branch}")
+    return contract.landing
+
+
+def _land_commit(vault: Vault, work: LandInput, place: LandingPlace) -> LandResult:
     """Push the commit to the integration branch with a lease on `work.onto`, or move the branch in the vault for a
     plan's task. When the branch is elsewhere, look by trailers whether the delivery's commit is on it already; the
     result has no commit when it is not.
@@ -349,12 +371,12 @@ def _land_commit(vault: Vault, work: LandInput) -> LandResult:
     tree = vault.tree_of(work.commit)
     if work.tests is not None and work.tests.tree != tree:
         raise Diverged(f"tests ran on tree {work.tests.tree[:12]}, which is not what {work.commit[:12]} holds")
-    branch, in_vault = work.place.branch, work.place.within is not None
+    branch, in_vault = place.branch, place.within is not None
     head = (land_in_vault if in_vault else land_on_remote)(vault, branch, work.onto, work.commit)
     commit = work.commit
     if head != commit:  # somebody was faster, or has built on what a killed attempt of ours had pushed
         head = vault_branch_head(vault, branch) if in_vault else vault.fetch_branch(branch) or head
-        commit = find_landed(vault, work.onto, head, landing_trailers(work.delivery, work.place))
+        commit = find_landed(vault, work.onto, head, landing_trailers(work.delivery, place))
     if commit:
         return LandResult(commit=commit, head=head, summary=f"landed on {branch} as {commit[:7]}")
     return LandResult(head=head, summary=f"somebody else moved {branch} to {head[:7]}")

@@ -21,6 +21,7 @@ from perdure.adapters.git.landing import find_landed, vault_branch_head, vault_b
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.sealed_facts import commit_fact
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.documents import read_plan
 from perdure.models.budget.ledger import Usage
@@ -91,6 +92,7 @@ class PlanTaskActivities(OnHost):
         checkpoint = checkpoints.write_initial_checkpoint(workspace, metadata, exact_tree(vault, head), work.checkpoint)
         session.restore(checkpoint)
         session.lease.check()
+        self._host.facts(work.delivery).seal(commit_fact(head))
         own_ref = f"refs/heads/{branch_name(work.delivery)}"
         vault.remove_stale_locks(own_ref)
         vault.move_ref(own_ref, head, vault.read_ref(own_ref))
@@ -176,6 +178,7 @@ class TakeAttemptActivity(OnHost):
         if chosen is None or chosen.number == work.own_number:
             return result
         vault.share_artifacts(delivery_key(chosen.delivery), work.delivery)
+        self._host.facts(work.delivery).include(self._host.facts(delivery_key(chosen.delivery)))
         metadata = {"format": 1, "delivery": work.delivery, "step": "take_attempt", "attempt": work.attempt}
         metadata |= {"summary": result.summary, "result": result.model_dump(mode="json", exclude={"checkpoint"})}
         checkpoint = checkpoints.write_initial_checkpoint(

@@ -35,6 +35,7 @@ from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.sealed_facts import tests_fact
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.adapters.worker.workspace_setup import read_binds
@@ -65,22 +66,28 @@ class RunTestsActivity(OnHost):
         Superseded when a newer attempt has taken over the workspace, WorkspaceLost when this host does not have it.
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
-            tree = await in_thread(session.vault.tree_of, work.commit)
-            size = await in_thread(session.change_size, work.commit)
-            if not session.contract.config.test and not work.check:
-                return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command", change=size)
-            baseline = await in_thread(_read_baseline, session, work.baseline)
-            own_report = await test_commit(
-                session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False, commands=None
-            )
-            report = await experiment_on_change(session, own_report, baseline.report if baseline is not None else None)
-            report = await in_thread(_judge_missing_tests, session, work.commit, report, baseline)
-            report, unchecked = await _add_landing_checks(session, work, report)
-            outcome = verdict_of(report)
-            if session.contract.landing is not None and outcome.status is TestsStatus.GREEN:
-                await in_thread(self._store_as_baseline, session, tree, own_report)
-            artifact = await in_thread(session.vault.put_artifact, work.delivery, report.to_json())
-            return outcome.model_copy(update={"report": artifact, "change": size, "unchecked": unchecked})
+            verdict = await self._judge_commit(session, work)
+            await in_thread(self._host.facts(work.delivery).seal, tests_fact(session.contract, verdict))
+            return verdict
+
+    async def _judge_commit(self, session: WorkspaceSession, work: TestInput) -> TestVerdict:
+        """Run tests and checks on the commit, as `run_tests` says, and return the verdict."""
+        tree = await in_thread(session.vault.tree_of, work.commit)
+        size = await in_thread(session.change_size, work.commit)
+        if not session.contract.config.test and not work.check:
+            return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command", change=size)
+        baseline = await in_thread(_read_baseline, session, work.baseline)
+        own_report = await test_commit(
+            session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False, commands=None
+        )
+        report = await experiment_on_change(session, own_report, baseline.report if baseline is not None else None)
+        report = await in_thread(_judge_missing_tests, session, work.commit, report, baseline)
+        report, unchecked = await _add_landing_checks(session, work, report)
+        outcome = verdict_of(report)
+        if session.contract.landing is not None and outcome.status is TestsStatus.GREEN:
+            await in_thread(self._store_as_baseline, session, tree, own_report)
+        artifact = await in_thread(session.vault.put_artifact, work.delivery, report.to_json())
+        return outcome.model_copy(update={"report": artifact, "change": size, "unchecked": unchecked})
 
     def _store_as_baseline(self, session: WorkspaceSession, tree: str, report: TestReport) -> None:
         """Store the report as the baseline of this tree: once it has landed, the tree is the next item's base, and

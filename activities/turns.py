@@ -10,7 +10,10 @@ from typing import Any
 
 from temporalio import activity
 
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.sealed_facts import seal_review
 from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import TurnInput, TurnResult
@@ -27,6 +30,10 @@ def _turn_activity(step: Step, host: Host) -> Callable[..., Any]:
 
     @activity.defn(name=step)
     async def turn(work: TurnInput) -> TurnResult:
-        return await take_turn(host, work)
+        result = await take_turn(host, work)
+        if step is Step.REVIEW:
+            vault = Workspace.open(host.home, work.delivery).vault
+            await in_thread(seal_review, host.facts(work.delivery), vault, work, result)
+        return result
 
     return turn

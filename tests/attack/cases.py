@@ -6,7 +6,19 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.attack import branches, exhausting, inside, neighbours, pages, peers, repository, setups, stranger, views
+from tests.attack import (
+    branches,
+    clients,
+    exhausting,
+    inside,
+    neighbours,
+    pages,
+    peers,
+    repository,
+    setups,
+    stranger,
+    views,
+)
 from tests.attack.table import HELD, MISSED, Case, Ground, Seen, held
 
 
@@ -62,6 +74,7 @@ _ALL: tuple[Case, ...] = (
     *views.CASES,
     *setups.CASES,
     *stranger.CASES,
+    *clients.CASES,
     *neighbours.CASES,
     *pages.CASES,
     *map(_redirect, (301, 302, 303, 307, 308)),

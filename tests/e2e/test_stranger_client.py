@@ -3,117 +3,14 @@ nothing."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio import workflow
-from temporalio.client import ActivityFailureError, Client, WorkflowFailureError
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError
-from temporalio.worker import Worker
+from temporalio.client import WorkflowFailureError
 
-from perdure.client.history.runs import read_runs
-from perdure.models.limits import TASK_QUEUE
-from tests.engine import HAPPY, Engine, git, heads, make_target, pulls
-
-QUIET = "version = 1\n[setup]\ncommands = []\n[ship]\nallow_untested = true\n"
-ONCE = RetryPolicy(maximum_attempts=1)
-
-
-@workflow.defn(name="Delivery", sandboxed=False)
-class TenLines:
-    """A stranger's workflow on a queue of his own: calls one activity of the host, or goes on as one of ours."""
-
-    @workflow.run
-    async def run(self, call: dict[str, Any]) -> Any:
-        if "goes_on" in call:
-            workflow.continue_as_new(call["goes_on"], task_queue=TASK_QUEUE)
-        if "child" in call:
-            return await workflow.execute_child_workflow(
-                call["child"], call["raw"], id=call["id"], task_queue=TASK_QUEUE
-            )
-        return await workflow.execute_activity(
-            call["name"],
-            call["work"],
-            task_queue=call["queue"],
-            start_to_close_timeout=timedelta(seconds=30),
-            retry_policy=RetryPolicy(maximum_attempts=3),
-        )
-
-
-class Stranger:
-    """His client and his worker. `built`: what `prepare`, `commit` and tests have told in the history of a delivery."""
-
-    def __init__(self, engine: Engine, queue: str) -> None:
-        self.engine, self.client, self.queue = engine, engine.client, queue
-        self.built: dict[str, Any] = {}
-
-    async def reads(self, id: str) -> dict[str, Any]:
-        for run in await read_runs(self.client, id):
-            for act in run.activities.values():
-                if act.result is not None:
-                    self.built[act.activity] = act.result
-        return self.built
-
-    async def starts(self, kind: str, raw: Any, id: str, queue: str = TASK_QUEUE, **more: Any) -> Any:
-        handle = await self.client.start_workflow(
-            kind, raw, id=id, task_queue=queue, id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE, **more
-        )
-        return await handle.result()
-
-    async def refused(self, kind: str, raw: Any, id: str, queue: str = TASK_QUEUE, **more: Any) -> str:
-        with pytest.raises(WorkflowFailureError) as failed:
-            await self.starts(kind, raw, id, queue, **more)
-        return _reason(failed.value)
-
-    async def calls(self, name: str, work: dict[str, Any], queue: str) -> str:
-        """The one line with which an activity ends that his workflow calls."""
-        call = {"name": name, "work": work, "queue": queue}
-        return await self.refused("Delivery", call, f"his-{uuid.uuid4()}", self.queue)
-
-    async def calls_alone(self, name: str, work: dict[str, Any], queue: str) -> str:
-        """Likewise without any workflow."""
-        with pytest.raises(ActivityFailureError) as failed:
-            await self.client.execute_activity(
-                name, work, id=f"his-{uuid.uuid4()}", task_queue=queue, start_to_close_timeout=timedelta(seconds=30)
-            )
-        return _reason(failed.value)
-
-
-def _reason(error: BaseException) -> str:
-    """The one line of the first failure that is not only about what failed below it."""
-    while not isinstance(error, ApplicationError):
-        error = getattr(error, "cause")  # noqa: B009  # of a workflow, a child or an activity
-    assert error.non_retryable, error
-    assert "\n" not in error.message.strip()
-    return error.message
-
-
-@asynccontextmanager
-async def stranger(engine: Engine) -> AsyncIterator[Stranger]:
-    queue = f"his-{uuid.uuid4()}"
-    client = await Client.connect(engine.client.service_client.config.target_host, namespace=engine.client.namespace)
-    async with Worker(client, task_queue=queue, workflows=[TenLines]):
-        yield Stranger(engine, queue)
-
-
-def made_up(built: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The state of a delivery that is said to be tested and reviewed, on a branch of the stranger's choice."""
-    commit, prepared = built["commit"], built["prepare"]
-    green = {"status": "green", "passed": 4321, "tree": commit["tree"], "summary": "4321 green"}
-    return {
-        "prepared": {**prepared, "phases": ["ship"], "branch": "hijacked", "branches": {}},
-        "planning": {"kind": "feature", "title": "Hijacked"},
-        "building": {"built": True, "head": commit["commit"]},
-        "testing": {"verdict": green, "tested_commit": commit["commit"]},
-        "reviewing": {"result": {"status": "clean"}, "reviewed_commit": commit["commit"]},
-        **more,
-    }
+from tests.attack.stranger_client import QUIET, Stranger, made_up, reason_of, stranger
+from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
 
 
 async def built_only(engine: Engine, origin: Path) -> None:
@@ -158,7 +55,7 @@ async def test_made_up_state_publishes_nothing(tmp_path: Path, ports: int) -> No
         await he.client.start_workflow("Delivery", {"goes_on": continued}, id="calc-sub", task_queue=he.queue)
         with pytest.raises(WorkflowFailureError) as failed:
             await engine.handle().result()
-        assert "resume: " in _reason(failed.value)
+        assert "resume: " in reason_of(failed.value)
         attempt = {**points["forked"], "forked": {**fork, "delivery": "his-parent", "attempt": 1}}
         call = {"child": "Delivery", "raw": {**request, **attempt}, "id": "his-parent/attempt-1"}
         assert "resume: " in await he.refused("Delivery", call, "his-parent", he.queue)
@@ -197,5 +94,51 @@ async def test_activities_that_publish_do_not_work_for_workflows_of_others(tmp_p
             assert "no workflow of Perdure's" in told, (name, told)
             told = await he.calls_alone(name, work, prepared["queue"])
             assert "no workflow of Perdure's" in told, (name, told)
+        assert heads(origin) == before
+        assert pulls(origin) == []
+
+
+@pytest.mark.timeout(400)
+async def test_facts_that_no_activity_of_the_home_has_sealed_are_not_published(tmp_path: Path, ports: int) -> None:
+    """He works on our own queue, while no worker of ours does: nothing tells his workflow from one of ours."""
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        phases, gates = ["build", "ship"], ["pull_request"]
+        waiting = (await engine.submit(origin, phases=phases, gates=gates, config=QUIET)).delivery
+        other = await engine.submit(origin, "Add sub", id="calc-other", phases=["build", "test"], config=QUIET)
+        await other.delivery.result()
+
+        async def waits() -> bool:
+            return (await waiting.describe()).pending_decision is not None
+
+        await until(waits, 60)
+        engine.end_workers()
+        built, before = dict(await he.reads("calc-sub")), heads(origin)
+        theirs = dict(await Stranger(engine, "").reads("calc-other"))
+        prepared, head, queue = built["prepare"], built["commit"]["commit"], built["prepare"]["queue"]
+        common = {"delivery": "calc-sub", "policy": prepared["policy"], "workflow_id": "calc-sub"}
+        common_of_other = {"delivery": "calc-other", "policy": theirs["prepare"]["policy"]}
+        made_up_tests = {"status": "green", "passed": 4321, "tree": built["commit"]["tree"]}
+        shipped = {**common, "base": "main", "branch": prepared["branch"], "head": head, "title": "Any"}
+        place = {"backlog": "night", "item": "one", "branch": "release"}
+        attempts = (
+            ("push_branch", {**common, "branch": "hijacked", "head": head}, "is no branch of this delivery"),
+            ("push_branch", {**common, "branch": prepared["branch"], "head": head, "tests": made_up_tests}, "no tests"),
+            ("push_branch", {**common, "branch": prepared["branch"], "head": theirs["commit"]["commit"]}, "no commit"),
+            ("open_pull_request", {**shipped, "tests": made_up_tests}, "no tests gave that verdict"),
+            ("open_pull_request", {**shipped, "tests": theirs["run_tests"]}, "no tests gave that verdict"),
+            (
+                "open_pull_request",
+                {**shipped, **common_of_other, "head": theirs["commit"]["commit"]},
+                "was not asked to",
+            ),
+            ("open_pull_request", {**shipped, "review": "a" * 64}, "no review of"),
+            ("land", {**common, "place": place, "commit": head, "onto": git(origin, "rev-parse", "main")}, "release"),
+        )
+        for name, work, reason in attempts:
+            told = await he.calls_as_ours(name, work, queue)
+            assert reason in told, (name, told)
+            assert "\n" not in told.strip()
         assert heads(origin) == before
         assert pulls(origin) == []

@@ -40,6 +40,7 @@ from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.pace import Pace
+from perdure.adapters.worker.sealed_facts import SealedFacts
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.waiting_agents import AGENT_IDLE_S, IDLE_VARIABLE, WaitingAgents
 from perdure.adapters.worker.workspace_setup import (
@@ -166,6 +167,10 @@ class Host:
     def spend_log(self, delivery: str) -> SpendLog:
         """Return the log of what a delivery has paid."""
         return SpendLog(self.home.workspace(delivery))
+
+    def facts(self, delivery: str) -> SealedFacts:
+        """Return what was found out here about a delivery's work, sealed."""
+        return SealedFacts(self.home, delivery)
 
     def receipt(self, delivery: str) -> Receipt:
         """Return what the delivery has survived so far: dead workers, redone turns, replies paid twice or cut off."""

@@ -173,6 +173,7 @@ class Contract(HistoryModel):
     landing    the integration branch that it lands on, as an item of a backlog; None: it is no item
     forked_from     the deliveries that it was forked from, the oldest first: commits of theirs may be among its own
     first_base_sha  the base's commit it began on, where it stands on a later one since; empty: base_sha
+    sealed          what is published of it must be a sealed fact; False: it began before facts were
     """
 
     delivery: str
@@ -195,6 +196,7 @@ class Contract(HistoryModel):
     landing: LandingPlace | None = None
     first_base_sha: str = ""
     forked_from: tuple[str, ...] = ()
+    sealed: bool = False
 
     @property
     def parent_delivery(self) -> ParentDelivery | None:

@@ -22,11 +22,12 @@ from perdure.models.backlog.following import (
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.work import CloseInput
 from perdure.models.errors import ForgeRefused
+from perdure.models.ids import delivery_key
 from tests.repositories import git
 
 __all__ = ["night"]
 
-KEY = "night-base-1"
+KEY = delivery_key("night/~base")
 
 
 def at(night: Night, ref: str) -> str:
@@ -79,6 +80,15 @@ async def move(night: Night, followed: FollowResult, **more: Any) -> MoveBranchR
     )
     done: MoveBranchResult = await in_activity(FollowActivities(night.host).move_branch, work.model_copy(update=more))
     return done
+
+
+async def test_a_branch_is_moved_to_nothing_but_what_was_brought_onto_its_base_here(night: Night) -> None:
+    first = await landed(night, "api", {"b.txt": "api\n"})
+    night.push("base", "main")
+    followed = await follow(night, git(night.origin, "rev-parse", "main~1"), first)
+    with pytest.raises(ForgeRefused, match="was not brought onto its base here"):
+        await move(night, followed, head=first, onto=followed.head)
+    assert (await move(night, followed)).head == followed.head
 
 
 async def landed(night: Night, name: str, files: dict[str, str | None]) -> str:

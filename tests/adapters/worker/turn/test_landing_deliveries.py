@@ -131,7 +131,7 @@ async def test_a_commit_that_was_not_tested_as_it_is_does_not_land(night: Night)
     api = await night.item("api", {"b.txt": "api\n"})
     first = await api.rebase()
     verdict = await api.test(first)
-    with pytest.raises(Diverged, match="tests ran on tree"):
+    with pytest.raises(Diverged, match="no tests gave that verdict here"):
         await api.land(first, verdict.model_copy(update={"tree": "0" * 40}))
     with pytest.raises(Diverged, match="does not follow"):
         await api.land(first.model_copy(update={"onto": first.commit}), verdict)
@@ -275,10 +275,11 @@ def locks(item: Item) -> list[Path]:
 async def test_a_death_between_the_push_and_its_report_lands_no_second_time(night: Night) -> None:
     api = await night.item("api", {"b.txt": "api\n"})
     first = await api.rebase()
-    killed(night, CrashPoint.AFTER_LANDING, "land", api.landing(first))
+    work = api.landing(first, api.green(first))
+    killed(night, CrashPoint.AFTER_LANDING, "land", work)
     assert night.log()[-1] == "feat: do api", "the push has happened"
     hers = night.push("hers", BRANCH)
-    landed = await in_activity(LandActivity(night.host).land, api.landing(first), run=RUN)
+    landed = await in_activity(LandActivity(night.host).land, work, run=RUN)
     assert (landed.commit, landed.head) == (first.commit, hers)
     assert night.log()[-2:] == ["feat: do api", "hers"]
 

@@ -1,0 +1,136 @@
+"""Facts about a delivery's work, sealed by the activity that found them with this home's key: which commits were made,
+what tests and reviews said of which files. Only sealed ones are published: what an activity is told by a workflow, or
+finds in history, anybody can have written who reaches Temporal.
+
+A fact stands beside the delivery's journal, with a keyed hash over the delivery and itself.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterator
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.files import append_json_line, read_json_lines
+from perdure.adapters.system.home import Home
+from perdure.models.delivery.publishing import ShipInput
+from perdure.models.delivery.request import keyed_hash
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Contract, Ending, TurnInput, TurnResult
+from perdure.models.delivery.work import TestVerdict
+from perdure.models.errors import Diverged
+from perdure.models.ids import digest
+from perdure.models.phases import Phase
+
+Fact = tuple[str, ...]
+
+
+class SealedFacts:
+    """The sealed facts of one delivery on this host."""
+
+    def __init__(self, home: Home, delivery: str) -> None:
+        self._home, self._delivery = home, delivery
+        self._path = home.workspace(delivery) / "facts.jsonl"
+
+    def seal(self, *facts: Fact) -> None:
+        """Record facts. The same ones again do no harm."""
+        for fact in facts:
+            append_json_line(self._path, {"fact": fact, "seal": self._sign(fact)}, sync=True)
+
+    def include(self, other: SealedFacts) -> None:
+        """Seal the facts of another delivery, whose work this one goes on with, for this one."""
+        self.seal(*other)
+
+    def __contains__(self, fact: Fact) -> bool:
+        return any(fact == recorded for recorded in self)
+
+    def __iter__(self) -> Iterator[Fact]:
+        for entry in read_json_lines(self._path):
+            fact = tuple(map(str, entry.get("fact") or ()))
+            if hmac.compare_digest(str(entry.get("seal")).encode(), self._sign(fact).encode()):
+                yield fact
+
+    def _sign(self, fact: Fact) -> str:
+        return keyed_hash(self._home.key(), "fact", json.dumps([self._delivery, *fact]).encode())
+
+
+def commit_fact(commit: str) -> Fact:
+    """Return the fact that a commit was made for the delivery."""
+    return "commit", commit
+
+
+def tests_fact(contract: Contract, verdict: TestVerdict) -> Fact:
+    """Return the fact that the tests' verdict on its tree is this one, all of it, compared with the contract's base."""
+    return "tests", contract.base_sha, verdict.tree, digest(verdict.model_dump_json())
+
+
+def seal_review(facts: SealedFacts, vault: Vault, work: TurnInput, result: TurnResult) -> None:
+    """Seal what a turn of a review tells: with the first one the tree that is reviewed, with the last one its outcome
+    on that tree."""
+    if head := work.materials.get("head"):  # of the first turn alone
+        facts.seal(("reviewing", str(work.attempt), vault.tree_of(head)))
+    trees = [fact[2] for fact in facts if fact[:2] == ("reviewing", str(work.attempt))]
+    if result.outcome is not None and result.outcome.ending is Ending.DONE and trees:
+        facts.seal(review_fact(trees[-1], result.outcome.artifact, int(result.outcome.data.get("blocker", 0))))
+
+
+def review_fact(tree: str, review: str, blockers: int) -> Fact:
+    """Return the fact that a review of this tree, an artifact, found that many blockers."""
+    return "review", tree, review, str(blockers)
+
+
+def inspection_fact(tree: str, blockers: int, secrets: int) -> Fact:
+    """Return the fact that the engine found this many blockers and secrets in the change up to this tree."""
+    return "inspection", tree, str(blockers), str(secrets)
+
+
+def move_fact(repository: str, branch: str, onto: str, head: str) -> Fact:
+    """Return the fact that a backlog's branch may be moved from `onto` to `head`: made there from its base, and not
+    red."""
+    return "move", repository, branch, onto, head
+
+
+def require_commit(facts: SealedFacts, vault: Vault, contract: Contract, commit: str) -> None:
+    """Raise Diverged unless the commit was made for the delivery, or is the one it began on; do nothing for a delivery
+    that began before facts were sealed."""
+    if contract.sealed and commit != (contract.head or contract.base_sha) and commit_fact(commit) not in facts:
+        raise Diverged(f"{commit[:12]} is no commit that was made here for this delivery")
+
+
+def require_no_secret(facts: SealedFacts, vault: Vault, contract: Contract, commit: str, *, blockers: bool) -> None:
+    """Raise Diverged unless the engine looked at the change up to this commit and found no secret and, unless
+    `blockers` may be there, no blocker; do nothing for a delivery that began before facts were sealed."""
+    inspections = [fact[2:] for fact in facts if fact[:2] == ("inspection", vault.tree_of(commit))]
+    if contract.sealed and not any(secrets == "0" and (blockers or count == "0") for count, secrets in inspections):
+        raise Diverged(f"nobody has looked at {commit[:12]} here and found nothing that forbids it")
+
+
+def require_verdict(facts: SealedFacts, contract: Contract, verdict: TestVerdict | None) -> None:
+    """Raise Diverged when the tests did not give this verdict here, or there is none although the delivery's phases
+    have tests; do nothing for a delivery that began before facts were sealed."""
+    if not contract.sealed or (verdict is None and Phase.TEST not in contract.config.delivery.phases):
+        return
+    if verdict is None or tests_fact(contract, verdict) not in facts:
+        raise Diverged(f"no tests gave that verdict here{f' on {verdict.tree[:12]}' if verdict is not None else ''}")
+
+
+def require_publishable(facts: SealedFacts, vault: Vault, contract: Contract, work: ShipInput) -> None:
+    """Raise Diverged unless this home's own facts allow what a pull request says: commit, verdict, and for one that is
+    no draft green tests and a review without blockers, as far as the delivery's phases have them. A person may have
+    accepted red tests. Do nothing for a delivery that began before facts were sealed."""
+    require_commit(facts, vault, contract, work.head)
+    if not contract.sealed:
+        return
+    if Phase.SHIP not in contract.config.delivery.phases:
+        raise Diverged("this delivery was not asked to open a pull request")
+    require_no_secret(facts, vault, contract, work.head, blockers=work.draft)
+    if work.tests is not None or not work.draft:
+        require_verdict(facts, contract, work.tests)
+    if work.draft:
+        return
+    if work.tests is not None and work.tests.status is TestsStatus.RED and not work.accepted:
+        raise Diverged("tests are red, and nobody has accepted that")
+    is_reviewed = Phase.REVIEW in contract.config.delivery.phases or work.review
+    if is_reviewed and review_fact(vault.tree_of(work.head), work.review, 0) not in facts:
+        raise Diverged(f"no review of {work.head[:12]} was made here that found no blockers")
