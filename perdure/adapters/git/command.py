@@ -19,8 +19,6 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, cast
 
-import git
-
 from perdure.adapters.git.credentials import Credential, main_line, offer_credential
 from perdure.adapters.sandbox.usage import measure_usage, process_tree
 from perdure.adapters.system.files import size_on_disk
@@ -28,6 +26,13 @@ from perdure.models import limits
 from perdure.models.errors import PerdureError
 from perdure.models.limits import SANDBOX_PROCESSES
 from perdure.text import cut_middle
+
+_unset = [name for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name not in os.environ]
+os.environ |= {name: os.devnull if name.endswith("GLOBAL") else "1" for name in _unset}
+import git  # noqa: E402  # it calls `git version` now, which a configuration that git cannot read would end
+
+for _name in _unset:
+    del os.environ[_name]
 
 GIT_SILENCE_S = 60
 """The longest time without a byte from a remote. Servers that prepare a large answer send a sign of life every 5 s."""

@@ -56,7 +56,7 @@ from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput, PerdureError
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
-from perdure.text import format_count, shorten
+from perdure.text import format_count, one_line, shorten
 
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
@@ -74,6 +74,8 @@ def check_git() -> list[Checkup]:
     result = run_program(["git", "--version"], without_secrets(os.environ), 10)
     if result.code is None:
         return [Checkup("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
+    if result.code:
+        return [Checkup("git", MISSING, f"git does not run: {one_line(result.output, 300)}", "correct what it names")]
     version = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", result.output)
     if version is None or (int(version[1]), int(version[2])) < GIT_NEEDED:
         return [Checkup("git", MISSING, f"{result.output.strip()} is too old, 2.30 is needed", "install a newer git")]

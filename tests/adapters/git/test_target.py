@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,6 +173,20 @@ def test_a_configuration_that_git_cannot_read_is_told_in_its_own_words(
         assert "init" not in error.value.fix
         if " in file " in error.value.what:
             assert (error.value.where, error.value.fix) == (str(file), "correct this file")
+
+
+def test_the_command_line_starts_with_a_configuration_that_git_cannot_read(tmp_path: Path) -> None:
+    make_origin(tmp_path / "origin")
+    (tmp_path / ".gitconfig").write_text("[user\nname = me")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {"HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home"), "ANTHROPIC_API_KEY": "none"}
+    for arguments in (["deliver", "Add a test"], ["doctor"]):
+        command = [sys.executable, "-m", "perdure.cli", *arguments]
+        ended = subprocess.run(
+            command, env=env, cwd=tmp_path / "origin-seed", capture_output=True, text=True, check=False
+        )
+        assert f"bad config line 1 in file {tmp_path}/.gitconfig" in ended.stdout + ended.stderr
+        assert "should not have happened" not in ended.stderr
 
 
 def test_a_broken_repository_is_not_told_to_begin_anew(tmp_path: Path) -> None:
