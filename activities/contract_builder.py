@@ -115,7 +115,8 @@ class ContractBuilder(OnHost):
         if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.has_hosted_forge(contract):
             forge = forges.forge(target.url)  # one with accounts is asked where its token is
             if isinstance(forge, LocalForge):
-                forge.check_access(base, empty=target.empty)
+                pushed = request.branch if {*settings.config.delivery.phases} - {Phase.SHIP} else None
+                forge.check_access(base, empty=target.empty, existing_branch=pushed or "")
             check_push_allowed(vault, contract, None if target.empty else target.heads)
         return vault, contract, settings
 

@@ -175,11 +175,14 @@ class LocalForge:
             self._write_pull(repository, pull, proposal, lock_fd)
         return ProposedPullRequest(self._to_pull_request(pull))
 
-    def check_access(self, base: str, *, empty: bool = False) -> None:
+    def check_access(self, base: str, *, empty: bool = False, existing_branch: str = "") -> None:
         """Check that a branch could be pushed here and a pull request opened; nothing is written.
 
-        `empty`: the repository has no commit, and its base branch is ours to begin. Raises ForgeRefused when this user
-        may not write there or the base branch is missing; ForgeUnavailable when there is no repository at the path.
+        empty            the repository has no commit, and its base branch is ours to begin
+        existing_branch  a branch that is there, and commits are to be pushed to it; empty: to a new one
+
+        Raises ForgeRefused when this user may not write there, the base branch is missing, or the existing one is
+        checked out in a working tree; ForgeUnavailable when there is no repository at the path.
         """
         repository = self._open_repository()
         for directory in (repository.path, repository.path / "objects", repository.path / "refs"):
@@ -188,6 +191,12 @@ class LocalForge:
                 raise ForgeRefused("the repository may not be written to", where=str(directory), fix=fix)
         if not empty and repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
+        for entry in repository.git.text("worktree", "list", "--porcelain").split("\n\n") if existing_branch else ():
+            lines = entry.splitlines()
+            if f"branch refs/heads/{existing_branch}" in lines:
+                place = lines[0].removeprefix("worktree ")
+                what = f"branch {existing_branch} is checked out in {place}: nothing can be pushed to it"
+                raise ForgeRefused(what, where=place, fix=f"git -C {shell_word(place)} switch --detach")
 
     def list_pulls(self) -> list[tuple[PullRequest, str]]:
         """List all pull requests by number, each with its state: open, merged or closed."""

@@ -201,8 +201,8 @@ def publish_branch(
     tested_tree    the tree that tests ran on, which must be what `head` holds; empty: not tested
     retry_command  the command that tries once more, for messages
 
-    Raises ForgeRefused for what is refused here or by the remote; ForgeUnavailable when the remote does not answer;
-    Diverged where `head` does not hold the tested tree.
+    Raises ForgeRefused for what is refused here or by the remote, and where the base shares no commit with `head` any
+    more; ForgeUnavailable when the remote does not answer; Diverged where `head` does not hold the tested tree.
     """
     if tested_tree and tested_tree != vault.tree_of(head):
         raise Diverged(f"tests ran on tree {tested_tree[:12]}, which is not what {head[:12]} holds")
@@ -211,6 +211,7 @@ def publish_branch(
     tip = heads.branches.get(branch)
     if tip == head:
         return False
+    _check_related(vault, contract, heads, head, retry_command)
     if branch in (contract.base, heads.default):
         raise ForgeRefused(
             f"{branch} is the {'base' if branch == contract.base else 'default'} branch: nobody delivers onto it",
@@ -236,6 +237,21 @@ def publish_branch(
             raise _branch_moved(contract, branch, now, retry_command) from None
         raise
     return True
+
+
+def _check_related(vault: Vault, contract: Contract, heads: Heads, head: str, retry_command: str) -> None:
+    """Raise ForgeRefused where the base branch was begun anew on the remote, and shares no commit with `head`: a
+    request to merge the two would have nothing to do with what was built. A base that went on, or is gone, passes."""
+    base_tip = heads.branches.get(contract.base)
+    if base_tip in (None, contract.base_sha) or contract.base_sha == FIRST_COMMIT:
+        return
+    fetched = vault.fetch_branch(contract.base)
+    if fetched and vault.git.execute("merge-base", "--end-of-options", fetched, head, ok=(0, 1)).returncode:
+        raise ForgeRefused(
+            f"{contract.base} was begun anew meanwhile: {fetched[:12]} shares no commit with what this was built on",
+            where=contract.repository,
+            fix=f"deliver anew with --id NAME; or put the old branch back, then: {retry_command}",
+        )
 
 
 def publish_first_commit(vault: Vault, contract: Contract) -> Heads:

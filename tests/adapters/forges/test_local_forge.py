@@ -165,6 +165,20 @@ def test_a_linked_worktree_has_the_branches_of_the_repository_it_belongs_to(bare
         forge.check_access("trunk")
 
 
+def test_an_existing_branch_that_is_checked_out_is_told_before_anything_is_paid_for(bare: Path, tmp_path: Path) -> None:
+    git(bare, "branch", "topic", "main")
+    LocalForge(str(bare)).check_access("main", existing_branch="topic")
+    elsewhere = tmp_path / "else where"
+    git(bare, "worktree", "add", "-q", str(elsewhere), "topic")
+    for path in (bare, elsewhere):
+        LocalForge(str(path)).check_access("main")
+        with pytest.raises(ForgeRefused, match=f"branch topic is checked out in {elsewhere}") as refused:
+            LocalForge(str(path)).check_access("main", existing_branch="topic")
+    assert refused.value.fix == f"git -C '{elsewhere}' switch --detach"
+    git(elsewhere, "switch", "-q", "--detach")
+    LocalForge(str(bare)).check_access("main", existing_branch="topic")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_repository_that_may_not_be_written_to_is_told_before_anything_is_paid_for(bare: Path) -> None:
     (bare / "objects").chmod(0o500)

@@ -85,6 +85,21 @@ def test_an_existing_branch_goes_forward_and_a_repetition_finds_it_there(
     assert count_commits(vault, began, second) == 2
 
 
+def test_nothing_is_pushed_for_a_base_that_was_begun_anew(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    went_on = theirs(origin, git(origin, "rev-parse", "main"), "main")
+    assert publish_branch(workspace.vault, terms, branch=TOPIC, head=made, retry_command=AGAIN), "a base that goes on"
+    orphan = git(origin, "commit-tree", "-m", "all new", f"{went_on}^{{tree}}")
+    git(origin, "update-ref", "refs/heads/main", orphan)
+    second = commit(workspace, made, "b\n")
+    with pytest.raises(ForgeRefused, match="main was begun anew meanwhile") as refused:
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=second, retry_command=AGAIN)
+    assert AGAIN in refused.value.fix
+    assert remote_tip(str(origin), TOPIC) == made
+
+
 def test_a_branch_that_moved_meanwhile_is_left_alone(
     workspace: Workspace, terms: Contract, began: str, origin: Path
 ) -> None:
