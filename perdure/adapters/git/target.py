@@ -7,8 +7,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
@@ -104,6 +105,44 @@ def local_path(repository: str) -> Path | None:
     if separator:
         return Path(rest) if scheme.lower() == "file" else None
     return None if _OWNER_NAME.fullmatch(repository) or _SCP_LIKE.fullmatch(repository) else Path(repository)
+
+
+def find_git_paths(path: Path) -> Iterator[Path]:
+    """Yield the real paths that git reads for the repository at or above a path of this host: its checkout, its git
+    directory and the one that it shares, the object stores that it borrows from, and where links in any of these lead;
+    each is looked at once the caller goes on. None where there is no repository. Raises OSError where one cannot be
+    read."""
+
+    def is_repository(place: Path) -> bool:
+        """Return whether this is a checkout's top, or a git directory."""
+        return os.path.lexists(place / ".git") or all(os.path.lexists(place / name) for name in ("HEAD", "objects"))
+
+    pending, seen = [*filter(is_repository, (path, *path.parents))][:1], set[Path]()
+    while pending:
+        place = Path(os.path.realpath(pending.pop()))
+        if place in seen:
+            continue
+        seen.add(place)
+        yield place
+        if os.path.lexists(place / ".git"):
+            pending.append(place / ".git")
+        elif place.is_file() and place.name == ".git":
+            pending.append(place.parent / _read_line(place).removeprefix("gitdir:").strip())
+        else:
+            entries = (Path(root, name) for root, *names in os.walk(place) for name in chain(*names))
+            pending += [entry for entry in entries if entry.is_symlink()]
+            pending += [place / _read_line(place / "commondir")] if (place / "commondir").is_file() else []
+            for store in (place, place / "objects"):
+                alternates = store / "info" / "alternates"
+                lines = alternates.read_text(errors="surrogateescape").splitlines() if alternates.is_file() else []
+                # One in quotes is taken as it stands, and so for a path that is not there.
+                pending += [store / line for line in lines if line and not line.startswith("#")]
+
+
+def _read_line(file: Path) -> str:
+    """Return the first line of a file of git's, which names a path."""
+    with file.open(errors="surrogateescape") as stream:
+        return stream.readline(4096).strip()
 
 
 def check_checkout(source: str, url: str) -> Path:

@@ -14,7 +14,14 @@ from perdure.adapters.forges.base import Forge, HostedForge
 from perdure.adapters.git.credentials import Keyring
 from perdure.adapters.git.publish import conflicting_branch, is_branch_name, is_made_by
 from perdure.adapters.git.remote import Heads, write_first_commit
-from perdure.adapters.git.target import ELSEWHERE, TargetRepository, check_checkout, local_path, locate_repository
+from perdure.adapters.git.target import (
+    ELSEWHERE,
+    TargetRepository,
+    check_checkout,
+    find_git_paths,
+    local_path,
+    locate_repository,
+)
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.config.repository import RepositoryConfig
@@ -281,16 +288,32 @@ def find_source(request: DeliveryRequest, ours: bool, target: TargetRepository, 
 
 def _check_allowed(path: Path | None, allowed: Sequence[str]) -> None:
     """Raise InvalidRequest for a path on this host that is in none of the allowed directories, links followed, is not
-    absolute, or has a `%`. None, which is no path, is allowed."""
+    absolute, or has a `%`, and for a repository of which git would read a part elsewhere: its git directory, objects
+    that it borrows, or what links in it lead to. None, which is no path, is allowed."""
     if path is None:
         return
-    real = os.path.realpath(path)
-    inside = (Path(real).is_relative_to(os.path.realpath(os.path.expanduser(place))) for place in allowed)
-    if not path.is_absolute() or "%" in str(path) or not any(inside):
+    places = [Path(os.path.realpath(os.path.expanduser(place))) for place in allowed]
+
+    def is_inside(real_path: Path) -> bool:
+        """Return whether a path without links is in one of the allowed directories."""
+        return any(real_path.is_relative_to(place) for place in places)
+
+    real = Path(os.path.realpath(path))
+    if not path.is_absolute() or "%" in str(path) or not is_inside(real):
         raise InvalidRequest(
             "repository: a path of the worker's host counts only in requests that come from its PERDURE_HOME",
             where=shorten(str(path), 200),
             fix=f"submit with perdure deliver there, or name a URL; {_ALLOW}",
+        )
+    try:
+        outside = next((part for part in find_git_paths(real) if not is_inside(part)), None)
+    except OSError as error:
+        raise InvalidRequest(f"repository: {error.strerror}", where=shorten(str(error.filename), 200)) from error
+    if outside is not None:
+        raise InvalidRequest(
+            "repository: git would read a part of it outside of the directories that are allowed",
+            where=shorten(f"{path}, by a link, `.git`, `commondir` or alternates: {outside}", 300),
+            fix=f"use a clone of its own (git clone --no-hardlinks); {_ALLOW}",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,85 @@ def test_a_strangers_request_reaches_no_repository_of_the_host(
     with pytest.raises(InvalidRequest, match="counts only in requests") as refused:
         find_target(request, False, [str(allowed)], NO_KEYS)
     assert "local_repositories" in refused.value.fix
+
+
+def _borrow(place: Path, private: Path) -> None:
+    git(place.parent, "clone", "-q", "--bare", "--shared", str(private), str(place))
+
+
+def _link_objects(place: Path, private: Path) -> None:
+    git(place.parent, "init", "-q", "--bare", str(place))
+    (place / "objects").rename(place / "old")
+    (place / "objects").symlink_to(private / "objects")
+
+
+def _link_pack(place: Path, private: Path) -> None:
+    git(place.parent, "init", "-q", "--bare", str(place))
+    git(private, "repack", "-adq")
+    for pack in (private / "objects" / "pack").iterdir():
+        (place / "objects" / "pack" / pack.name).symlink_to(pack)
+
+
+def _link_refs(place: Path, private: Path) -> None:
+    git(place.parent, "init", "-q", "--bare", str(place))
+    (place / "refs" / "heads" / "their").symlink_to(private / "refs" / "heads")
+
+
+def _name_git_directory(place: Path, private: Path) -> None:
+    place.mkdir()
+    (place / ".git").write_text(f"gitdir: {private}\n")
+
+
+def _share_directory(place: Path, private: Path) -> None:
+    git(place.parent, "init", "-q", "--bare", str(place))
+    (place / "commondir").write_text(f"{private}\n")
+
+
+def _borrow_in_two_steps(place: Path, private: Path) -> None:
+    between = place.parent / "between.git"
+    _borrow(between, private)
+    git(place.parent, "init", "-q", "--bare", str(place))
+    (place / "objects" / "info" / "alternates").write_text("# by a relative path\n../../between.git/objects\n")
+
+
+def _link_in_a_link(place: Path, private: Path) -> None:
+    git(place.parent, "init", "-q", "--bare", str(place))
+    (place.parent / "store").mkdir()
+    (place.parent / "store" / "heads").symlink_to(private / "refs" / "heads")
+    (place / "refs" / "more").symlink_to(place.parent / "store")
+
+
+def _lie_below(place: Path, private: Path) -> None:
+    """The allowed directory lies in a checkout that is not allowed."""
+    git(place.parent.parent, "clone", "-q", str(private), "outer")
+    (place.parent.parent / "outer" / ".git").rename(place.parent.parent / ".git")
+    place.mkdir()
+
+
+@pytest.mark.parametrize(
+    "lead_out",
+    [_borrow, _link_objects, _link_pack, _link_refs, _name_git_directory, _share_directory, _borrow_in_two_steps,
+     _link_in_a_link, _lie_below],
+)  # fmt: skip
+def test_an_allowed_repository_does_not_lead_out_of_its_directory(
+    tmp_path: Path, lead_out: Callable[[Path, Path], None]
+) -> None:
+    private, allowed = make_target(tmp_path / "outside" / "private.git"), tmp_path / "some" / "allowed"
+    allowed.mkdir(parents=True)
+    lead_out(allowed / "calc.git", private)
+    request = DeliveryRequest(repository=str(allowed / "calc.git"), request="x")
+    with pytest.raises(InvalidRequest, match="git would read a part of it outside"):
+        find_target(request, False, [str(allowed)], NO_KEYS)
+
+
+def test_what_an_allowed_repository_borrows_inside_is_read(tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    git(tmp_path, "clone", "-q", "--bare", "--shared", str(origin), "borrowed.git")
+    git(tmp_path, "clone", "-q", str(origin), "checkout")
+    git(tmp_path / "checkout", "worktree", "add", "-q", "../beside")
+    for name in ("borrowed.git", "checkout", "beside"):
+        request = DeliveryRequest(repository=str(tmp_path / name), request="x")
+        assert find_target(request, False, [str(tmp_path)], NO_KEYS).heads
 
 
 class _Nowhere:
