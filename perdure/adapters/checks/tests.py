@@ -240,6 +240,7 @@ async def _run_invocation(
         results=reports,
         results_at=results_path_inside(place.sandbox.grade),
         read_only_paths=place.held,
+        trace=test.trace,
     )
     if not await in_thread(_is_inside, place.tree, test.directory):
         return _missing_directory_result(test)

@@ -70,6 +70,7 @@ class SandboxCommand:
     results_at       absolute path the command sees `results` at, as with `inside`
     visible_paths    paths of the host shown read-only at their own path: the engine's own tools, nothing of the
                      repository
+    trace            whether processes may trace each other (ptrace): a debugger, but also a test its own runner
     unpacked         archives by name, as absolute paths that the command sees: before it starts they are unpacked in
                      memory at environment.UNPACKED/<name>, as far as they can be; grade `full` alone can
     fence            called once the lock is held and before anything starts; raises (Superseded) to refuse. None: no
@@ -97,6 +98,7 @@ class SandboxCommand:
     visible_paths: tuple[Path, ...] = ()
     unpacked: Mapping[str, Path] = field(default_factory=dict)
     fence: Callable[[], None] | None = None
+    trace: bool = True
 
     @property
     def shown_at(self) -> Path:

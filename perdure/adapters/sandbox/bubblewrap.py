@@ -109,7 +109,7 @@ class BubblewrapSandbox:
             except OSError as error:
                 return SandboxResult(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
             arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
-            system_calls = _memory_file(confine.filter_program(platform.machine()))
+            system_calls = _memory_file(confine.filter_program(platform.machine(), trace=command.trace))
             try:
                 guard = ("--seccomp", str(system_calls))
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
@@ -216,13 +216,15 @@ def isolation_options() -> list[str]:
 
 def system_mounts() -> Iterator[str]:
     """Yield bwrap's options that show /usr and what the host keeps beside it, as links or as directories like on the
-    host, a new /proc with its kernel settings covered, and a new /dev."""
+    host, a new /proc with its kernel settings and its first process covered, and a new /dev."""
     for root in SYSTEM:
         if os.path.islink(root):
             yield from ("--symlink", os.readlink(root), root)
         elif os.path.isdir(root):
             yield from ("--ro-bind", root, root)
-    yield from ("--proc", "/proc", *_proc_covers(), "--dev", "/dev")
+    # Whoever can write to the memory of pid 1, or to its descriptors, says how a command has ended.
+    first_process = ("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+    yield from ("--proc", "/proc", *_proc_covers(), *first_process, "--dev", "/dev")
 
 
 @functools.cache

@@ -45,6 +45,9 @@ CLONE3 = 435
 IOCTL = {"x86_64": 16, "aarch64": 29}
 PERSONALITY = {"x86_64": 135, "aarch64": 92}
 
+TRACING = frozenset({"ptrace", "process_vm_readv", "process_vm_writev"})
+"""System calls with which a process reads and changes others, pid 1 of the sandbox among them."""
+
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 LOAD, EQUAL, ABOVE, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x25, 0x35, 0x54, 0x06
 ARCHITECTURE, NUMBER, ARGUMENT = 4, 0, (16, 24, 32)
@@ -59,9 +62,9 @@ def seccomp_unsupported_reason(machine: str) -> str:
 
 
 @functools.cache
-def filter_program(machine: str, *, internet: bool = True) -> bytes:
+def filter_program(machine: str, *, internet: bool = True, trace: bool = True) -> bytes:
     """Return the filter's program, in the kernel's form. `internet` False: it allows Unix sockets alone, for where
-    there is no network namespace. Cached.
+    there is no network namespace. `trace` False: none of TRACING. Cached.
 
     Programs of another architecture are killed. System calls younger than NEWEST, and clone3, give ENOSYS, so that
     programs do without. Everything else that is not allowed gives EPERM, a socket family EAFNOSUPPORT. Raises KeyError
@@ -83,7 +86,8 @@ def filter_program(machine: str, *, internet: bool = True) -> bytes:
             _match_argument(0, PERSONALITIES, (RETURN, 0, 0, ALLOW), _errno_line(errno.EPERM)),
         ),
     ]
-    for first, last in _consecutive_ranges(sorted(allowed_calls(machine).values())):
+    numbers = {name: number for name, number in allowed_calls(machine).items() if trace or name not in TRACING}
+    for first, last in _consecutive_ranges(sorted(numbers.values())):
         lines += [(ABOVE, 3, 0, last), (AT_LEAST, 0, 1, first), (RETURN, 0, 0, ALLOW), _errno_line(errno.EPERM)]
     lines.append(_errno_line(errno.EPERM))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
@@ -186,16 +190,16 @@ def confinement_unsupported_reason() -> str:
     return "" if landlock_abi() else "this kernel has no Landlock (Linux 5.13 with lsm=landlock is needed)"
 
 
-def confine_process(readable: Sequence[str], writable: Sequence[str], tree: str, *, network: bool) -> None:
+def confine_process(readable: Sequence[str], writable: Sequence[str], tree: str, *, network: bool, trace: bool) -> None:
     """Confine this process and its future children for good: only these paths, no capabilities, only the filtered
-    system calls, and without `network` no sockets but Unix ones.
+    system calls, without `network` no sockets but Unix ones, and without `trace` no tracing.
 
     readable, writable  paths, files or directories; absent ones are left out
     tree                the worktree, without links: a path below it is left out where any part of it is a link
 
     Raises OSError when a step fails; what was done by then stays.
     """
-    program = filter_program(platform.machine(), internet=network)  # read before Landlock hides it
+    program = filter_program(platform.machine(), internet=network, trace=trace)  # read before Landlock hides it
     _raise_on_error(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _drop_capabilities()
     _restrict_paths(readable, writable, tree, network=network)

@@ -353,6 +353,7 @@ class _LauncherSandbox:
             "file_bytes": SANDBOX_FILE_BYTES,
             "confined": self.grade is not SandboxGrade.OFF,
             "network": command.network,
+            "trace": command.trace,
             "tree": tree,
             "readable": readable,
             "writable": writable,

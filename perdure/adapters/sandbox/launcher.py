@@ -91,7 +91,8 @@ def _exec_command(spec: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (spec["file_bytes"],) * 2)
     os.chdir(spec["cwd"])
     if spec["confined"]:
-        confine.confine_process(spec["readable"], spec["writable"], spec["tree"], network=spec["network"])
+        options = {name: spec[name] for name in ("network", "trace")}
+        confine.confine_process(spec["readable"], spec["writable"], spec["tree"], **options)
     os.execve("/bin/bash", ["bash", "-c", spec["script"]], spec["env"])  # noqa: S606 bash is the shell
 
 

@@ -59,6 +59,8 @@ def explain_red(result: CommandResult, passes: bool, needs_network: bool) -> str
     output = "\n".join(lines)
     if not result.cases and _NO_TEST.search(output):
         return "no test ran: name the files or the directory of tests in its command"
+    if "LeakSanitizer" in output and "ptrace" in output:
+        return "LeakSanitizer traces the processes that it looks at: write trace = true under [[test]]"
     if not passes and (name := find_missing_variable(output)):
         return f'{name} is not set: write "{name}=… {result.command}", or take a file along by [setup] copy'
     asked = [line for line in lines if _NETWORK.search(line)]

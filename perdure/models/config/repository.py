@@ -130,6 +130,7 @@ class TestCommand(Settings):
     name       made of the directory and the command, where it is not given
     directory  where the command runs, relative to the repository's top; empty: at the top
     writes     paths of the test side, relative to the top, that it may write to
+    trace      whether its processes may trace each other, as debuggers and LeakSanitizer do
     """
 
     __test__ = False  # not a test class, whatever its name says to pytest
@@ -141,6 +142,7 @@ class TestCommand(Settings):
     timeout: Duration = "10m"
     required: bool = True
     writes: tuple[str, ...] = ()
+    trace: bool = False
 
     _require_command = field_validator("command", mode="before")(require_not_blank)
 

@@ -293,3 +293,22 @@ def test_a_request_asks_for_a_removal_in_its_words_or_its_issue_s(words: str, as
     commented = Contract(request="", config=config, issue=below, **ids)
     assert (asks_for_removal(said), asks_for_removal(asked)) == (asks, asks)
     assert not asks_for_removal(commented)  # by anybody who may comment
+
+
+TRACES_PARENT = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+if libc.ptrace(16, os.getppid(), 0, 0) == 0:
+    os.waitpid(os.getppid(), 0x40000000)
+    libc.ptrace(17, os.getppid(), 0, 0)
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("trace", [False, True])
+async def test_processes_of_a_test_trace_each_other_where_its_command_says_so(
+    bench: Bench, files: Files, trace: bool
+) -> None:
+    tree = files({"traces.py": TRACES_PARENT})
+    command = TestCommand(name="t", command="/usr/bin/python3 traces.py & wait $!", trace=trace)
+    assert ((await bench.one(tree, command)).verdict == "failed") is trace
