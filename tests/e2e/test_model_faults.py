@@ -83,7 +83,6 @@ async def test_every_class_of_model_fault_ends_well_or_with_a_reason(tmp_path: P
 
 SLOPPY = "Sloppy the first time"
 TWICE = {
-    "a kind of its own": ("classify", """say = '{"kind": "miracle", "reason": "why not"}'"""),
     "cut off": (
         "plan",
         """say = '{"title": "Add sub", "problem": "", "solution": "", "relevant_files": [], "validation": [], \

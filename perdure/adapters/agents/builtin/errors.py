@@ -273,7 +273,7 @@ def _status_error(error: Any, request: ModelRequest, endpoint: Endpoint) -> Step
     message = one_line(redact_known(error.api_message or error.message or ""), 500)
     if (error.error_code or "").endswith("spend_limit_reached"):
         return _refusal(402, message, request, endpoint)
-    if error.status_code in _TOO_LONG_STATUS and _TOO_LONG.search(message):
+    if STATUS_OF_TYPE.get(error_type, error.status_code) in _TOO_LONG_STATUS and _TOO_LONG.search(message):
         return _refusal(413, message, request, endpoint)
     if error_type in TEMPORARY_TYPES or (error_type not in STATUS_OF_TYPE and _is_temporary(error.status_code)):
         pause_s = retry_after_seconds(error.response.headers)

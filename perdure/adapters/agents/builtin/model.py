@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -35,7 +35,8 @@ from perdure.models.errors import BadInput, ModelRefusesUs
 from perdure.text import register_secrets
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, AsyncStream
+    from anthropic.types import RawMessageStreamEvent
 
 MODEL_CONNECT_S = 10.0
 MODEL_SILENCE_S = 120.0
@@ -152,18 +153,18 @@ class Model:
                     block["id"] for message in request.messages for block in message["content"] if "id" in block
                 }
                 builder = MessageBuilder(lambda block, text: readable_call(block, text, used_ids))
-                async for event in stream:
+                async for event in _read_events(stream):
                     if not has_begun:
                         has_begun = True
                         on_first_event()
-                    if text := builder.add(event.to_dict(warnings=False)):
+                    if text := builder.add(event):
                         on_text(text)
                 if builder.message is None:
                     raise unavailable_error(
                         "the model API answered without a reply; is this a Messages API?", self._endpoint
                     )
                 request_id = stream.response.headers.get("request-id")
-                return self._to_reply(request, builder.message, builder.content(), request_id)
+                return self._to_reply(request, builder, request_id)
         except Exception as error:
             step_error = translate_error(error, request, self._endpoint)
             if step_error is None:
@@ -210,13 +211,16 @@ class Model:
             ),
         )
 
-    def _to_reply(self, request: ModelRequest, message: Json, content: list[Json], request_id: str | None) -> Reply:
-        """Convert the API's message to a Reply, with its price (None where it is not known) and the reason for a cache
-        miss; unpaired surrogates are replaced. A reply as long as it may be was cut off, whatever its stop reason says.
-        Raises ModelUnavailable for a message without a stop reason: its stream was cut off."""
-        stop_reason = message.get("stop_reason")
+    def _to_reply(self, request: ModelRequest, builder: MessageBuilder, request_id: str | None) -> Reply:
+        """Convert the message that came to a Reply, with its price (None where it is not known) and the reason for a
+        cache miss; unpaired surrogates are replaced. A reply as long as it may be was cut off, whatever its stop reason
+        says. Raises ModelUnavailable for a message without a stop reason or its stream's end: it was cut off."""
+        message, content = json_object(builder.message), builder.content()
+        calls = any(block.get("type") == "tool_use" for block in content)
+        stop_reason = message.get("stop_reason") or (("tool_use" if calls else "end_turn") if builder.has_ended else "")
         if not stop_reason:
             raise unavailable_error("the model's reply was cut off before its end", self._endpoint)
+        stop_reason = _STOP_REASONS.get(str(stop_reason), stop_reason)
         usage = usage_of(json_object(message.get("usage")))
         if usage.output_tokens >= request.max_tokens and stop_reason in ("end_turn", "stop_sequence", "tool_use"):
             stop_reason = "max_tokens"
@@ -231,6 +235,31 @@ class Model:
             id=str(message.get("id") or ""),
             missed=_cache_miss_reason(message),
         )
+
+
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+"""Words of another API that servers in front of small models pass on."""
+
+
+async def _read_events(stream: AsyncStream[RawMessageStreamEvent]) -> AsyncIterator[Json]:
+    """Yield the events of a reply; of one that came whole, as JSON, although a stream was requested, those that it
+    would have come in. A JSON value that is no message has none."""
+    if "json" not in stream.response.headers.get("content-type", ""):
+        async for event in stream:
+            yield event.to_dict(warnings=False)
+        return
+    message = json_object(json.loads(await stream.response.aread()))
+    if isinstance(message.get("content"), list):
+        yield {"type": "message_start", "message": message}
+        for index, block in enumerate(message["content"]):
+            yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "message_stop"}
 
 
 def usage_of(tokens: Json) -> Usage:

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from agent_turns import CONTRACT, turns
 from replies import PLAN
-from test_model import ask
+from test_model import answering, ask
 
 from perdure.adapters.agents.builtin.conversation import StepFinished, model_request_for, opening_message
 from perdure.adapters.agents.builtin.errors import ConversationTooLong
 from perdure.adapters.agents.builtin.model import Model, load_api_library
-from perdure.adapters.agents.builtin.tools import Toolbox
+from perdure.adapters.agents.builtin.tools import Toolbox, describe_reply
 from perdure.models.delivery.turn import Ending
-from perdure.models.errors import BadInput, ModelRefusesUs
+from perdure.models.errors import BadInput, ModelRefusesUs, ModelUnavailable
 from perdure.models.phases import Step
-from tests.weak_models import WeakServer, call_block, in_order, stream, text_block, weak_server
+from tests.weak_models import USAGE, WeakServer, call_block, in_order, stream, text_block, weak_server
 
 Taken = Callable[..., Awaitable[tuple[StepFinished, WeakServer]]]
 
@@ -290,3 +290,44 @@ def test_no_log_line_names_a_host_that_was_not_called(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.DEBUG):
         load_api_library()
     assert [record.getMessage() for record in caplog.records if "anthropic.com" in record.getMessage()] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "stop"),
+    [
+        (stream(text_block("Done"), stop="stop"), "end_turn"),
+        (stream(text_block("Done"), stop="length"), "max_tokens"),
+        (stream(call_block("bash", "{}"), stop="tool_calls"), "tool_use"),
+        (stream(text_block("Done"), stop=None), "end_turn"),
+        (stream(call_block("bash", "{}"), stop=None), "tool_use"),
+    ],
+)
+async def test_a_whole_reply_is_kept_whatever_its_server_calls_its_end(said: str, stop: str) -> None:
+    async with weak_server(in_order(said)) as server:
+        model = Model("sk-0123456789", server.url)
+        reply, _ = await ask(model)
+        await model.aclose()
+    assert reply.stop_reason == stop
+
+
+async def test_a_reply_that_comes_whole_although_a_stream_was_requested_is_a_reply() -> None:
+    content = [text_block("Look."), {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "true"}}]
+    message = {"type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "content": content}
+    message |= {"stop_reason": "tool_use", "usage": USAGE}
+    for body, whole in ((json.dumps(message), True), ('{"object": "chat.completion"}', False), ("[]", False)):
+        async with answering("200 OK", "application/json", body.encode()) as host:
+            model = Model("sk-0123456789", f"http://{host}")
+            if whole:
+                reply, heard = await ask(model)
+                assert (reply.message["content"], reply.stop_reason, heard) == (content, "tool_use", ["begun", "Look."])
+                assert reply.usage.cost_usd
+            else:
+                with pytest.raises(ModelUnavailable, match="without a reply"):
+                    await ask(model)
+            await model.aclose()
+
+
+def test_half_a_character_in_what_people_read_of_a_reply_can_be_encoded() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "echo \udc00", "path": "\ud83d"}}
+    for block in (call, text_block("half \udc00"), {**call, "name": "x\udc00", "input": {"path": "\ud83d"}}):
+        assert describe_reply({"role": "assistant", "content": [block]}).encode()
