@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from canned_github import Canned, canned
 
+from perdure.adapters.forges.github import transport
 from perdure.adapters.forges.github.account import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
 from perdure.adapters.forges.github.server import GitHubServer
@@ -67,6 +68,27 @@ def test_a_server_that_repeats_our_token_puts_it_into_no_error(server: Canned, s
             shown = str(caught.value) + str(_to_application_error(caught.value, 1))
             assert TOKEN[:12] not in shown
             assert basic[24:40] not in shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "error"),
+    [("FORGE_READ_ANSWERS", 20, ForgeRefused), ("FORGE_READ_BYTES", 2_000, ForgeRefused),
+     ("FORGE_READ_S", 0.0, ForgeUnavailable)],
+)  # fmt: skip
+def test_a_server_whose_pages_have_no_end_is_not_read_for_ever(
+    server: Canned, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(transport, limit, value)
+    url = f"{server.url}/api/v3/repos/me/calc"
+    server.put(REPO, 200, {"id": 1, "name": "calc", "full_name": "me/calc", "url": url, "owner": {"login": "me"}})
+    pulls = [{"number": 1, "url": f"{url}/pulls/1", "head": {"ref": "other", "repo": None}}]
+    server.put(f"{REPO}/pulls", 200, pulls, Link=f'<{url}/pulls?page=2>; rel="next"')
+    with pytest.raises(error, match="has no end|did not end"):
+        forge(server).find_open_pull("x")
+    assert len(server.asked) <= 25
+    server.put(f"{REPO}/pulls", 200, [])
+    if limit != "FORGE_READ_S":
+        assert forge(server).find_open_pull("x") is None  # each read has its own limits
 
 
 def test_an_exhausted_budget_is_waited_for_by_the_servers_own_clock(server: Canned) -> None:

@@ -19,7 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from perdure import __version__
-from perdure.models.errors import ForgeRefused
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_SILENCE_S
 
 API_VERSION = "2022-11-28"
@@ -56,7 +56,8 @@ def open_client(
 
 
 def _redirect_policy(api: str) -> Retry:
-    """Return a policy for urllib3 that retries nothing and raises ForgeRefused at a second redirect.
+    """Return a policy for urllib3 that retries nothing, raises ForgeRefused at a second redirect, and counts what its
+    client reads.
 
     GitHub needs one redirect, to where a repository or an issue is now, and PyGithub would follow them for ever. A
     retry policy is the only thing it lets us see every answer with.
@@ -64,6 +65,7 @@ def _redirect_policy(api: str) -> Retry:
 
     class OneRedirect(Retry):
         redirected = False
+        read_count = ReadCount(api)
 
         def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
             """Return False: nothing is retried. Raises ForgeRefused when an answer with a redirect follows another
@@ -82,7 +84,28 @@ FORGE_ANSWER_S, FORGE_ANSWER_BYTES = 120.0, 32 * 1024**2
 has some 7 MB."""
 
 
+FORGE_READ_ANSWERS, FORGE_READ_BYTES, FORGE_READ_S = 300, 256 * 1024**2, 900.0
+"""Limits on all answers of one client, which is opened for one thing to read or write: a server may name a next page for
+ever. The most pages are those of the open pull requests, 30,000 here; waiting for others who write is in the time."""
+
 _CHUNK = 64 * 1024
+
+
+class ReadCount:
+    """What one client has read, from its first request on. `api`: the address that it reads from."""
+
+    def __init__(self, api: str) -> None:
+        self._api, self._answers, self._bytes, self._begun_at = api, 0, 0, time.monotonic()
+
+    def add_answer(self, size: int) -> None:
+        """Count an answer of this many bytes. Raises ForgeRefused above FORGE_READ_ANSWERS or FORGE_READ_BYTES,
+        ForgeUnavailable after FORGE_READ_S."""
+        self._answers, self._bytes = self._answers + 1, self._bytes + size
+        if self._answers > FORGE_READ_ANSWERS or self._bytes > FORGE_READ_BYTES:
+            what = f"the server has no end: {self._answers} answers, {self._bytes // 1024**2} MiB, for one thing"
+            raise ForgeRefused(what, where=self._api, fix="check that this is GitHub's address")
+        if time.monotonic() - self._begun_at > FORGE_READ_S:
+            raise ForgeUnavailable(f"its answers did not end within {FORGE_READ_S:.0f} s", where=self._api)
 
 
 class _HeadTimeLimit:
@@ -151,6 +174,9 @@ class _BoundedAdapter(HTTPAdapter):
             if isinstance(error, requests.RequestException):
                 raise
             raise requests.ConnectionError(error) from None
+        count = getattr(self.max_retries, "read_count", None)
+        if count is not None:  # of a client that open_client has made
+            count.add_answer(len(content))
         response._content, response._content_consumed = bytes(content), True  # as requests itself keeps it
         return response
 
