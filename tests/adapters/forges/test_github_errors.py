@@ -83,7 +83,7 @@ def test_a_server_whose_pages_have_no_end_is_not_read_for_ever(
     server.put(REPO, 200, {"id": 1, "name": "calc", "full_name": "me/calc", "url": url, "owner": {"login": "me"}})
     pulls = [{"number": 1, "url": f"{url}/pulls/1", "head": {"ref": "other", "repo": None}}]
     server.put(f"{REPO}/pulls", 200, pulls, Link=f'<{url}/pulls?page=2>; rel="next"')
-    with pytest.raises(error, match="has no end|did not end"):
+    with pytest.raises(error, match=r"has no end|did not end"):
         forge(server).find_open_pull("x")
     assert len(server.asked) <= 25
     server.put(f"{REPO}/pulls", 200, [])
