@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
+from perdure.adapters.system.bounded import decode_text, unreadable_reason
+from perdure.models.errors import BadInput
 from perdure.models.limits import MESSAGE_BYTES
 from perdure.models.patch import label_lines
 from perdure.text import visible
@@ -151,5 +153,11 @@ class Screen:
 
 def text_or_stdin(text: str, most_bytes: int = MESSAGE_BYTES) -> str:
     """Return the text that was typed, or for `-` what standard input holds, waiting for its end, up to one byte more
-    than such a text may have; bytes that are not UTF-8 are replaced."""
-    return sys.stdin.buffer.read(most_bytes + 1).decode(errors="replace") if text == "-" else text
+    than such a text may have. Raises BadInput for bytes that are no text."""
+    if text != "-":
+        return text
+    data = sys.stdin.buffer.read(most_bytes + 1)
+    try:
+        return data.decode(errors="replace") if len(data) > most_bytes else decode_text(data, most_bytes)
+    except UnicodeDecodeError as error:
+        raise BadInput(unreadable_reason(error), where="standard input", fix="save it as UTF-8") from None

@@ -4,6 +4,7 @@ the command line, and by whatever starts the server."""
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import sys
 import tempfile
@@ -11,6 +12,10 @@ from pathlib import Path
 
 from perdure.models.errors import BadInput
 from perdure.models.limits import DISK_FREE_BYTES
+
+_FULL_BYTES = 16 * 1024**2
+_ADDRESS_BYTES = 4 * 1024**3
+"""Of a disk: less is free where programs fail to write. Of address space: Go reserves about a gigabyte at its start."""
 
 _MOUNTS = Path("/proc/mounts")
 
@@ -27,6 +32,18 @@ def check_platform(platform: str = sys.platform) -> None:
         raise BadInput(
             "Perdure does not run on Windows itself", fix="use WSL2: wsl --install, then install Perdure in it"
         )
+
+
+def silent_end_reason(root: Path) -> str:
+    """Return why a program of this home may have ended without a word: which disk is full, or that this session allows
+    little address space; that it did, where neither is so."""
+    for place in (root, Path(tempfile.gettempdir())):
+        if shutil.disk_usage(place).free < _FULL_BYTES:
+            return f"the disk of {place} is full"
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= allowed < _ADDRESS_BYTES:
+        return f"this session allows {allowed // 1024**2} MB of address space (ulimit -v), and it takes more"
+    return "it ended without a word"
 
 
 def check_home(root: Path) -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 import perdure
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.programs import run_program
+from perdure.local.checks import silent_end_reason
 from perdure.models.errors import BadInput, PerdureError
 from perdure.secrets import without_secrets
 from perdure.text import shorten
@@ -130,8 +131,10 @@ def temporal_version(binary: Path) -> str:
         raise PerdureError(f"the temporal program does not run: {result.reason}", where=str(binary))
     version = re.search(r"\d+\.\d+\.\d+", result.output)
     if version is None:
+        reason = shorten(result.output, 200) or silent_end_reason(binary)
         raise PerdureError(
-            f"the temporal program does not tell its version: {shorten(result.output, 200)!r}", where=str(binary)
+            f"the temporal program does not tell its version: {reason}",
+            where=str(binary),
         )
     return version[0]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.cli.screen import text_or_stdin
 from perdure.local import checks
-from perdure.local.checks import check_home, check_platform, network_filesystem_type
+from perdure.local.checks import check_home, check_platform, network_filesystem_type, silent_end_reason
 from perdure.models.errors import BadInput
+from tests.disks import small_disk
 
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
@@ -110,3 +116,26 @@ def test_windows_is_told_about_wsl2() -> None:
     assert "WSL2" in error.value.fix
     check_platform("linux")
     check_platform("darwin")
+
+
+def test_what_ends_without_a_word_is_told_by_what_lacks(tmp_path: Path) -> None:
+    assert silent_end_reason(tmp_path) == "it ended without a word"
+    with small_disk(tmp_path / "disk") as disk:
+        (disk / "large").write_bytes(b"x" * 50 * 1024**2)
+        assert silent_end_reason(disk) == f"the disk of {disk} is full"
+    script = f"ulimit -v 600000; {sys.executable} -m perdure.cli up --detach"
+    env = {**os.environ, "PERDURE_HOME": str(tmp_path / "home"), "ANTHROPIC_API_KEY": "none"}
+    ended = subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert "585 MB of address space (ulimit -v)" in ended.stderr
+
+
+@pytest.mark.parametrize(("data", "end"), [(b"caf\xe9", 2), ("café".encode("utf-16"), 0), ("café".encode(), 0)])
+def test_a_request_from_standard_input_is_text_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, end: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    if end:
+        with pytest.raises(BadInput, match="not UTF-8 text: line 1 has the byte 0xe9"):
+            text_or_stdin("-")
+    else:
+        assert text_or_stdin("-") == "café"
