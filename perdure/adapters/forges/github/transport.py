@@ -86,7 +86,7 @@ has some 7 MB."""
 
 FORGE_READ_ANSWERS, FORGE_READ_BYTES, FORGE_READ_S = 300, 256 * 1024**2, 900.0
 """Limits on all answers of one client, which is opened for one thing to read or write: a server may name a next page
-for ever. The most pages are those of the open pull requests, 30,000 here; waiting for others who write is in the time."""
+for ever. The most pages are those of the open pull requests, 30,000 here; the time holds waiting for others, too."""
 
 _CHUNK = 64 * 1024
 

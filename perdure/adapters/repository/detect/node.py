@@ -88,7 +88,7 @@ def _script_test(manager: str, directory: str) -> TestCommand:
 
 
 _CHECKERS = re.compile(
-    "(?:xo|eslint|(?:ts-|semi)?standard|tsd|stylelint|oxlint|publint|attw|knip|depcheck|markdownlint|c8|nyc|ava|mocha"
+    "(?:xo|eslint|(?:ts-|semi|prettier-)?standard|tsd|stylelint|oxlint|publint|attw|knip|depcheck|markdownlint|c8|nyc|ava|mocha"
     "|jest|vitest|tape|uvu|tap|jasmine|type-coverage|cspell|node --test|tsc --noEmit|prettier (?:-c|--check)"
     "|biome (?:lint|ci))(?: |$)"
 )
