@@ -92,7 +92,7 @@ _CHUNK = 64 * 1024
 
 
 class ReadCount:
-    """What one client has read, from its first request on. `api`: the address that it reads from."""
+    """The count of answers and bytes that one client has read. `api`: the address that it reads from."""
 
     def __init__(self, api: str) -> None:
         self._api, self._answers, self._bytes, self._begun_at = api, 0, 0, time.monotonic()
