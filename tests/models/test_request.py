@@ -207,3 +207,9 @@ def test_what_a_schedule_starts_has_branches_and_directories_of_its_own(schedule
 def test_a_schedules_name_means_the_newest_of_its_runs(name: str, run: str) -> None:
     known = ["nightly", f"{RUN}/api", RUN, "night-2026-11-22T23:00:00Z", "night-2026-11-22T23:00:00Z/api"]
     assert find_scheduled_workflow(name, known) == run
+
+
+def test_half_a_character_is_told_in_words() -> None:
+    with pytest.raises(InvalidRequest, match=r"^request: has half a character") as refused:
+        parse_request({"repository": "/src/x", "request": "a\udc00b"})
+    assert "codec" not in refused.value.what

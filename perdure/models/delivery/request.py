@@ -251,6 +251,8 @@ def describe_invalid_field(error: ValidationError, known_fields: tuple[str, ...]
     if problem["type"] == "missing":
         return f"{path}: required field is missing"
     message = _PYTHON_WORDS.sub(lambda match: _JSON_FOR[match[1]], problem["msg"].removeprefix("Value error, "))
+    if isinstance(problem.get("ctx", {}).get("error"), UnicodeEncodeError):
+        message = "has half a character (an unpaired surrogate), which is no text"
     return f"{path}: {message}" if path else message
 
 
