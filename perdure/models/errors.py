@@ -93,6 +93,9 @@ class NoPorts(StepError):
     retryable = True
 
 
+MAKE_ROOM = "make room; the delivery then goes on by itself"
+
+
 class DiskFull(StepError):
     retryable = True
 

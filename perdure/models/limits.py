@@ -231,6 +231,10 @@ OUTPUT_FILE_BYTES = 50_000_000
 SANDBOX_FILE_BYTES = 8 * 1024**3
 """RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
 
+DISK_FREE_BYTES = 32 * 1024**2
+"""Free bytes that the disk needs before the model is asked: a reply that cannot be written down would be paid for again
+and again. Commands that fail with less are run again."""
+
 SANDBOX_NICE = 10
 """Fifty test suites on two cores must not starve the worker into missed deadlines."""
 

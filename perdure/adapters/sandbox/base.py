@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.adapters.system.files import try_lock
 from perdure.models.config.host import CommandLimits
 from perdure.models.config.repository import SandboxGrade
-from perdure.models.errors import SandboxUnavailable, WorkCutOff
+from perdure.models.errors import MAKE_ROOM, DiskFull, SandboxUnavailable, WorkCutOff
+from perdure.models.limits import DISK_FREE_BYTES
 
 
 @dataclass(frozen=True)
@@ -132,22 +134,30 @@ class SandboxResult:
     running: tuple[str, ...] = ()
 
     def raise_for_failure(self, command: SandboxCommand, where: str) -> None:
-        """Raise an error when the sandbox could not run the command; return when `failure` is empty.
+        """Raise an error when it was not the command that failed, but the sandbox or the place in which it ran.
 
         Raises WorkCutOff when the sandbox was ended from outside, or when the command's `source` or worktree does not
-        exist any more: a retry may go well. Raises SandboxUnavailable when commands cannot run here at all. Before
-        either the command's fence is called, which raises Superseded when a newer attempt owns the work. `where` names
-        the place in the error.
+        exist any more: a retry may go well. Raises DiskFull when it failed on a disk without room. Raises
+        SandboxUnavailable when commands cannot run here at all. Before any of them the command's fence is called, which
+        raises Superseded when a newer attempt owns the work. `where` names the place in the error.
         """
-        if not self.failure:
+        missing_path = next((path for path in (command.source, command.worktree) if path and not path.is_dir()), None)
+        is_full = self.exit_code != 0 and not missing_path and _has_no_room(command.worktree)
+        if not self.failure and not missing_path and not is_full:
             return
         if command.fence is not None:
             command.fence()
-        missing_path = next((path for path in (command.source, command.worktree) if path and not path.is_dir()), None)
         if self.died or missing_path:
             raise WorkCutOff(self.failure if self.died else f"{missing_path} is gone", where=where)
+        if is_full:
+            raise DiskFull("this host's disk has no room", where=where, fix=MAKE_ROOM)
         message = f"the sandbox could not run a command: {self.failure}"
         raise SandboxUnavailable(message, where=where, fix="perdure doctor shows what is missing")
+
+
+def _has_no_room(worktree: Path) -> bool:
+    """Return whether the disk of a worktree is so full that its commands fail for that."""
+    return shutil.disk_usage(worktree).free < DISK_FREE_BYTES
 
 
 class Sandbox(Protocol):

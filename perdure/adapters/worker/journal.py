@@ -21,7 +21,8 @@ from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.work import EscalationSettings
-from perdure.models.errors import DiskFull
+from perdure.models.errors import MAKE_ROOM, DiskFull
+from perdure.models.limits import DISK_FREE_BYTES
 
 DONE, ADOPTED, CUT_OFF = "done", "adopted", "WorkCutOff"
 
@@ -252,11 +253,6 @@ class SpendLog:
         return twice, len(unsettled)
 
 
-DISK_FREE_TURN_BYTES = 32 * 1024**2
-"""Free bytes that the disk needs before the model is asked: a reply that cannot be written down would be paid for again
-and again."""
-
-
 class ReplyStore:
     """The files `replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the
     rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question.
@@ -283,7 +279,7 @@ class ReplyStore:
         """Raise DiskFull when a reply could not be kept: it would be paid for again. Makes the directory where it is
         missing."""
         make_directory(self._directory)
-        if shutil.disk_usage(self._directory).free < DISK_FREE_TURN_BYTES:
+        if shutil.disk_usage(self._directory).free < DISK_FREE_BYTES:
             raise disk_full_error(str(self._directory))
 
 
@@ -303,4 +299,4 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 def disk_full_error(where: str = "") -> DiskFull:
     """Return the error with which a step waits until there is room on the disk."""
-    return DiskFull("this host's disk has no room", where=where, fix="make room; the delivery then goes on by itself")
+    return DiskFull("this host's disk has no room", where=where, fix=MAKE_ROOM)

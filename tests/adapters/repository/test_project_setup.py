@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.repository.setup import copy_files, ignore_dependencies, run_setup
+from perdure.adapters.sandbox import base
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.worker.attempt import FAILURE_CHARS
-from perdure.models.errors import SetupFailed
+from perdure.models.errors import DiskFull, SetupFailed, WorkCutOff
 from tests.sandboxes import Files
+from tests.waiting import patient
 
 
 async def test_commands_run_in_order_and_their_lines_are_shown(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
@@ -20,6 +24,32 @@ async def test_commands_run_in_order_and_their_lines_are_shown(sandbox: Sandbox,
     commands = ["echo one > made; printf 'x\\rdownloaded\\n'", "cat made; printf unfinished"]
     await run_setup(sandbox, root, commands, 60, tmp_path / "logs", said.append)
     assert said == [f"$ {commands[0]}", "downloaded", f"$ {commands[1]}", "one", "unfinished"]
+
+
+@pytest.mark.parametrize("ending", ["exit 3", "true"])
+async def test_a_worktree_that_is_removed_while_setup_runs_is_not_the_repositorys_fault(
+    sandbox: Sandbox, files: Files, tmp_path: Path, ending: str
+) -> None:
+    root = files({})
+    command = f"touch up; while [ -e up ]; do sleep 0.05; done; {ending}"
+    task = asyncio.ensure_future(run_setup(sandbox, root, [command], 60, tmp_path / "logs", lambda _: None))
+    async with asyncio.timeout(patient(30)):
+        while not (root / "up").exists():
+            assert not task.done(), task
+            await asyncio.sleep(0.02)
+        shutil.rmtree(root)
+        with pytest.raises(WorkCutOff, match="is gone"):
+            await task
+
+
+async def test_a_command_that_fails_on_a_full_disk_waits_for_room(
+    sandbox: Sandbox, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "DISK_FREE_BYTES", 1 << 60)
+    await run_setup(sandbox, files({}), ["true"], 60, tmp_path / "logs", lambda _: None)
+    with pytest.raises(DiskFull) as caught:
+        await run_setup(sandbox, files({}), ["exit 3"], 60, tmp_path / "logs", lambda _: None)
+    assert caught.value.where == "[setup] exit 3"
 
 
 async def test_a_failing_command_stops_setup_and_shows_its_last_lines(
