@@ -71,4 +71,4 @@ def test_a_budget_that_cannot_be_is_refused_with_file_line_and_key(tmp_path: Pat
 def test_a_named_file_that_is_not_there_is_no_budget_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as refusal:
         load_host_config({"PERDURE_TREASURY": str(tmp_path / "gone.toml")}, tmp_path / "config.toml")
-    assert refusal.value.what == "the file of budgets cannot be read"
+    assert refusal.value.what == "the file of budgets cannot be read: No such file or directory"
