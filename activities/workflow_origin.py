@@ -38,7 +38,7 @@ from perdure.client.delivery.turns import find_turn, state_before, turns_of_runs
 from perdure.client.history.runs import read_run, read_runs
 from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, state_digest
 from perdure.models.delivery.request import DeliveryRequest, ResumePoint, parse_request
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import BudgetState, DeliveryState
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE
 from perdure.models.rules.changes import reopen_backlog
@@ -184,7 +184,9 @@ async def _delivery_problem(
     it is. Raises RPCError when the server does not answer."""
     try:
         request = parse_request(arguments[0])
-        if (resume := request.resume) is None:
+        if (resume := request.resume) is not None and resume.continued:
+            return UNKNOWN_RESUME  # the server would know of it
+        if resume is None:
             return await _parent_problem(client, started, "Backlog", "landing: a backlog's deliveries are begun by it")
         if request.forked is not None and request.forked.attempt:
             return await _parent_problem(client, started, "Delivery", UNKNOWN_RESUME)
@@ -209,7 +211,7 @@ async def _left_states(
             return []
         for run_history in await read_runs(client, forked.delivery, newest.run_id):
             own_turns = [turn for turn in turns_of_runs([run_history]) if turn.place == forked.at]
-            states += [state_before(run_history, turn) for turn in own_turns]
+            states += [_with_budget(state_before(run_history, turn), BudgetState()) for turn in own_turns]
         return [state for state in states if state.turns.checkpoint == forked.checkpoint]
     former = await describe_workflow(client, description.id, resume.run_id) if resume.run_id else None
     if (
@@ -221,9 +223,28 @@ async def _left_states(
         return []
     if resume.rewound:
         run_history = await read_run(client, description.id, resume.run_id)
-        return [state_before(run_history, find_turn(turns_of_runs([run_history]), resume.rewound))]
-    left = await _state_left(client, description.id, resume.run_id)
-    return [DeliveryState.model_validate(left).for_retry()] if left is not None else []
+        before = state_before(run_history, find_turn(turns_of_runs([run_history]), resume.rewound))
+        return [before, *[_with_budget(before, budget) for budget in await _budget_before(client, description)]]
+    state_json = await _state_left(client, description.id, resume.run_id)
+    return [DeliveryState.model_validate(state_json).for_retry()] if state_json is not None else []
+
+
+def _with_budget(state: DeliveryState, budget: BudgetState) -> DeliveryState:
+    """Return a copy of a state with this budget: a fork begins without what people added, a rewound delivery keeps
+    it."""
+    return state.model_copy(update={"budget": budget})
+
+
+async def _budget_before(client: Client, description: WorkflowExecutionDescription) -> list[BudgetState]:
+    """Return the budget that the run of ours just before this one of the same delivery has left; none when it left
+    none."""
+    id, began = description.id.replace("'", ""), description.start_time
+    others = [one async for one in client.list_workflows(f"WorkflowId = '{id}'") if one.start_time < began]
+    newest = max(others, key=lambda execution: execution.start_time, default=None)
+    if newest is None or await origin_problem(client, newest.id, newest.run_id):
+        return []
+    state_json = await _state_left(client, newest.id, newest.run_id)
+    return [DeliveryState.model_validate(state_json).budget] if state_json is not None else []
 
 
 async def _state_left(client: Client, id: str, run_id: str) -> dict[str, Any] | None:
@@ -255,6 +276,7 @@ _FORGOTTEN = {
     "children": {"ids", "usd", "budget_raises"},
     "gates": {"pending_decision", "deaths", "hold_reason", "rewinding_to"},
     "turns": {"sample"},
+    "budget": {"started", "reservation", "breaches"},
 }
 """Fields that a rewind or a fork sets anew. The contract has a signature of its own; the others claim no work."""
 

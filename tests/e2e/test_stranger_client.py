@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowFailureError
+from temporalio.common import WorkflowIDReusePolicy
 
+from perdure.models.delivery.state import retry_request
 from tests.attack.stranger_client import QUIET, Stranger, made_up, reason_of, stranger
 from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
 
@@ -61,6 +63,39 @@ async def test_made_up_state_publishes_nothing(tmp_path: Path, ports: int) -> No
         assert "resume: " in await he.refused("Delivery", call, "his-parent", he.queue)
         assert heads(origin) == before
         assert pulls(origin) == []
+
+
+@pytest.mark.timeout(300)
+async def test_what_an_ended_run_has_left_counts_as_it_is_and_with_no_dollar_more(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        request = {"phases": ["build", "ship"], "gates": ["pull_request"], "config": QUIET}
+        delivery = (await engine.submit(origin, **request)).delivery
+
+        async def waits() -> bool:
+            return (await delivery.describe()).pending_decision is not None
+
+        await until(waits, 60)
+        await engine.handle().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await engine.handle().result()
+        left = (await delivery.describe()).resume
+        assert left is not None
+        raw = retry_request(await delivery.request(), left)
+        for name, change in (
+            ("budget", {"extra_usd": 1e6}),
+            ("gates", {"decided": {"pull_request:x": {"verdict": "approved"}}}),
+        ):
+            state = {**raw["resume"]["state"], name: {**raw["resume"]["state"].get(name, {}), **change}}
+            told = await he.refused("Delivery", {**raw, "resume": {**raw["resume"], "state": state}}, "calc-sub")
+            assert told.startswith("InvalidRequest: resume: "), (name, told)
+        await he.client.start_workflow(
+            "Delivery", raw, id="calc-sub", task_queue="perdure", id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        )
+        await until(waits, 60)
+        await engine.handle().execute_update("approve", {})
+        assert (await delivery.result()).status == "delivered"
 
 
 @pytest.mark.timeout(300)
