@@ -63,7 +63,7 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
         lands = {"backlog": "none", "item": "a", "branch": "main"}
         onto_main = {"repository": str(make_target(tmp_path / "calc.git")), "request": "y", "landing": lands}
         failure = await _fails(stranger, onto_main, "lands-on-main")
-        assert (failure.type, "nobody lands on the default branch" in failure.message) == ("InvalidRequest", True)
+        assert (failure.type, "a backlog's deliveries are begun by it" in failure.message) == ("InvalidRequest", True)
 
 
 @pytest.mark.always
