@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pwd
 
 from perdure import secrets
 
@@ -26,6 +25,8 @@ def _name_home_directory() -> None:
     It is PERDURE_HOME then, else the root directory, as containers have it.
     """
     if not os.environ.get("HOME"):
+        import pwd  # Windows has none
+
         try:
             pwd.getpwuid(os.getuid())
         except KeyError:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from perdure.adapters.system.bounded import decode_text, unreadable_reason
 from perdure.models.errors import BadInput
 from perdure.models.limits import MESSAGE_BYTES
 from perdure.models.patch import label_lines
@@ -156,6 +155,8 @@ def text_or_stdin(text: str, most_bytes: int = MESSAGE_BYTES) -> str:
     than such a text may have. Raises BadInput for bytes that are no text."""
     if text != "-":
         return text
+    from perdure.adapters.system.bounded import decode_text, unreadable_reason
+
     data = sys.stdin.buffer.read(most_bytes + 1)
     try:
         return data.decode(errors="replace") if len(data) > most_bytes else decode_text(data, most_bytes)

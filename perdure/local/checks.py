@@ -4,7 +4,6 @@ the command line, and by whatever starts the server."""
 from __future__ import annotations
 
 import re
-import resource
 import shutil
 import sys
 import tempfile
@@ -37,6 +36,8 @@ def check_platform(platform: str = sys.platform) -> None:
 def silent_end_reason(root: Path) -> str:
     """Return why a program of this home may have ended without a word: which disk is full, or that this session allows
     little address space; that it did, where neither is so."""
+    import resource  # Windows has none
+
     for place in (root, Path(tempfile.gettempdir())):
         if shutil.disk_usage(place).free < _FULL_BYTES:
             return f"the disk of {place} is full"
