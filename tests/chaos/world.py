@@ -70,9 +70,9 @@ class World:
 
     def server(self) -> int | None:
         """The process id of this home's Temporal server, likewise."""
-        for process in psutil.process_iter(["cmdline"]):
+        for process in psutil.process_iter(["cmdline", "cwd"]):
             command = process.info["cmdline"] or []
-            if "start-dev" in command and str(self.engine.home.root / "temporal.db") in command:
+            if "start-dev" in command and process.info["cwd"] == str(self.engine.home.root):
                 return int(process.pid)
         return None
 

@@ -35,6 +35,8 @@ def _belongs_to(process: psutil.Process, root: Path) -> bool:
     try:
         if process.pid == os.getpid():
             return False
-        return process.environ().get("PERDURE_HOME") == str(root) or any(str(root) in a for a in process.cmdline())
+        return process.environ().get("PERDURE_HOME") == str(root) or any(
+            str(root) in a for a in (process.cwd(), *process.cmdline())
+        )
     except psutil.Error:
         return False

@@ -61,11 +61,12 @@ def starter() -> subprocess.Popen[str]:
 
 
 def servers_on(home: Home) -> list[int]:
-    database = str(Places(home).database)
+    database = Places(home).database
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone since it was listed
-            if "start-dev" in (line := process.cmdline()) and database in line:
+            line = process.cmdline()
+            if "start-dev" in line and database.name in line and process.cwd() == str(database.parent):
                 found.append(process.pid)
     return found
 
@@ -145,7 +146,7 @@ async def test_the_server_gets_no_secret_of_its_starter(home: Home, monkeypatch:
     info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     environment = psutil.Process(info.pid).environ()
     assert "sk-secret" not in environment.values()
-    assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOGC", "GOMEMLIMIT"}
+    assert set(environment) <= {"PATH", "HOME", "USER", "TMPDIR", "LANG", "TZ", "GOGC", "GOMEMLIMIT"}
 
 
 @pytest.mark.story
