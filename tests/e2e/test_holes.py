@@ -151,8 +151,8 @@ report = "junit"
 test_fixes = 1
 """
 WORDY = (
-    HAPPY.replace('title = "Add sub"', f'title = "{"Add sub " * 5000}"')
-    .replace('problem = "There is no sub."', f'problem = "{"There is no sub. " * 5_000}"')
+    HAPPY.replace('title = "Add sub"', f'title = "{"Add sub " * 1_000}"')
+    .replace('problem = "There is no sub."', f'problem = "{"There is no sub. " * 2_000}"')
     .replace('say = "Add sub', f'say = "{"Add sub " * 2_000}')
     + """
 [[line]]
