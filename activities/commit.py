@@ -34,7 +34,7 @@ class CommitActivity(OnHost):
         async with self._host.open_session(work.delivery, work.contract) as session:
             result = await in_thread(_commit_to_branch, session, work)
             if result.commit:
-                await in_thread(self._host.facts(work.delivery).seal, commit_fact(result.commit))
+                await in_thread(self._host.facts(work.delivery).seal_facts, commit_fact(result.commit))
             return result
 
 

@@ -112,7 +112,7 @@ class FollowActivities:
         if candidate.problem:
             return result
         if candidate.tested:
-            await in_thread(self._host.facts(work.delivery).seal, move)
+            await in_thread(self._host.facts(work.delivery).seal_facts, move)
             return result
         crash_point(CrashPoint.DURING_FOLLOW)
         outcome = await self._test_in_workspace(work, candidate)
@@ -123,7 +123,7 @@ class FollowActivities:
         if is_red:
             problem = shorten(f"{base_text} its tests are red: {outcome.summary}", _MAX_PROBLEM_CHARS)
             return result.model_copy(update={"head": "", "problem": problem})
-        await in_thread(self._host.facts(work.delivery).seal, move)
+        await in_thread(self._host.facts(work.delivery).seal_facts, move)
         commits_text = format_count(candidate.commits, "commit")
         summary = shorten(f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}", _MAX_PROBLEM_CHARS)
         checked_items = tuple(item for item in work.check if item not in outcome.unchecked)

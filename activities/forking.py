@@ -176,7 +176,7 @@ def _store_fork(
     """
     origin_key = contract.forked_from[-1]
     vault.share_artifacts(origin_key, contract.delivery)
-    host.facts(contract.delivery).include(host.facts(origin_key))
+    host.facts(contract.delivery).copy_facts(host.facts(origin_key))
     with suppress(RefMoved):
         vault.move_ref(run_ref(contract.delivery, activity.info().workflow_run_id or ""), forked.checkpoint, None)
     record_branches(host.home, contract.delivery, (contract.branch,))

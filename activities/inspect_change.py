@@ -64,7 +64,7 @@ class InspectChangeActivity(OnHost):
         engine_findings = inspect_commit(vault, contract, work.commit, more)
         artifact = vault.put_artifact(work.delivery, engine_findings.findings.to_json())
         blockers, secrets = engine_findings.counts[Severity.BLOCKER], engine_findings.secrets
-        self._host.facts(work.delivery).seal(inspection_fact(vault.tree_of(work.commit), blockers, secrets))
+        self._host.facts(work.delivery).seal_facts(inspection_fact(vault.tree_of(work.commit), blockers, secrets))
         return InspectResult(
             findings=artifact,
             blockers=blockers,

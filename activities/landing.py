@@ -79,7 +79,7 @@ class RebaseActivity(OnHost):
         """
         result = await self._bring_onto_head(work)
         if result.commit:
-            await in_thread(self._host.facts(work.delivery).seal, commit_fact(result.commit))
+            await in_thread(self._host.facts(work.delivery).seal_facts, commit_fact(result.commit))
         return result
 
     async def _bring_onto_head(self, work: RebaseInput) -> RebaseResult:

@@ -92,7 +92,7 @@ class PlanTaskActivities(OnHost):
         checkpoint = checkpoints.write_initial_checkpoint(workspace, metadata, exact_tree(vault, head), work.checkpoint)
         session.restore(checkpoint)
         session.lease.check()
-        self._host.facts(work.delivery).seal(commit_fact(head))
+        self._host.facts(work.delivery).seal_facts(commit_fact(head))
         own_ref = f"refs/heads/{branch_name(work.delivery)}"
         vault.remove_stale_locks(own_ref)
         vault.move_ref(own_ref, head, vault.read_ref(own_ref))
@@ -178,7 +178,7 @@ class TakeAttemptActivity(OnHost):
         if chosen is None or chosen.number == work.own_number:
             return result
         vault.share_artifacts(delivery_key(chosen.delivery), work.delivery)
-        self._host.facts(work.delivery).include(self._host.facts(delivery_key(chosen.delivery)))
+        self._host.facts(work.delivery).copy_facts(self._host.facts(delivery_key(chosen.delivery)))
         metadata = {"format": 1, "delivery": work.delivery, "step": "take_attempt", "attempt": work.attempt}
         metadata |= {"summary": result.summary, "result": result.model_dump(mode="json", exclude={"checkpoint"})}
         checkpoint = checkpoints.write_initial_checkpoint(

@@ -67,7 +67,7 @@ class RunTestsActivity(OnHost):
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
             verdict = await self._judge_commit(session, work)
-            await in_thread(self._host.facts(work.delivery).seal, tests_fact(session.contract, verdict))
+            await in_thread(self._host.facts(work.delivery).seal_facts, tests_fact(session.contract, verdict))
             return verdict
 
     async def _judge_commit(self, session: WorkspaceSession, work: TestInput) -> TestVerdict:

@@ -191,8 +191,8 @@ async def _delivery_problem(
         if request.forked is not None and request.forked.attempt:
             return await _parent_problem(client, started, "Delivery", UNKNOWN_RESUME)
         expected_states = await _left_states(client, description, request, resume)
-        claims = _claims(DeliveryState.model_validate(resume.state), is_rewound=bool(resume.rewound))
-        known = (_claims(state, is_rewound=bool(resume.rewound)) for state in expected_states)
+        claims = _claimed_fields(DeliveryState.model_validate(resume.state), is_rewound=bool(resume.rewound))
+        known = (_claimed_fields(state, is_rewound=bool(resume.rewound)) for state in expected_states)
     except (InvalidRequest, BadInput, ValidationError) as error:
         return f"resume: {shorten(str(error), 300)}".partition("\n")[0]
     return "" if claims in known else UNKNOWN_RESUME
@@ -283,7 +283,7 @@ _FORGOTTEN = {
 _CLAIMED = frozenset({*_FORGOTTEN, "planning", "building", "testing", "reviewing", "fixing", "publishing", "landing"})
 
 
-def _claims(state: DeliveryState, *, is_rewound: bool) -> dict[str, Any]:
+def _claimed_fields(state: DeliveryState, *, is_rewound: bool) -> dict[str, Any]:
     """Return what a state says was done, decided and allowed. `is_rewound`: contract and models may be others."""
     exclude: Mapping[str, Any] = _FORGOTTEN if is_rewound else {**_FORGOTTEN, "prepared": {"summary"}}
     return state.model_dump(mode="json", include=set(_CLAIMED), exclude=dict(exclude))

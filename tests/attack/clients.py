@@ -1,4 +1,4 @@
-"""What anybody with a connection to Temporal can start, send and call, and what of it is published."""
+"""Attacks by a client with a connection to Temporal alone: it starts, sends and calls, and nothing is published."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ class SealedFacts:
         self._home, self._delivery = home, delivery
         self._path = home.workspace(delivery) / "facts.jsonl"
 
-    def seal(self, *facts: Fact) -> None:
+    def seal_facts(self, *facts: Fact) -> None:
         """Record facts. The same ones again do no harm."""
         for fact in facts:
-            append_json_line(self._path, {"fact": fact, "seal": self._sign(fact)}, sync=True)
+            append_json_line(self._path, {"fact": fact, "seal": self._sign_fact(fact)}, sync=True)
 
-    def include(self, other: SealedFacts) -> None:
+    def copy_facts(self, other: SealedFacts) -> None:
         """Seal the facts of another delivery, whose work this one goes on with, for this one."""
-        self.seal(*other)
+        self.seal_facts(*other)
 
     def __contains__(self, fact: Fact) -> bool:
         return any(fact == recorded for recorded in self)
@@ -48,10 +48,10 @@ class SealedFacts:
     def __iter__(self) -> Iterator[Fact]:
         for entry in read_json_lines(self._path):
             fact = tuple(map(str, entry.get("fact") or ()))
-            if hmac.compare_digest(str(entry.get("seal")).encode(), self._sign(fact).encode()):
+            if hmac.compare_digest(str(entry.get("seal")).encode(), self._sign_fact(fact).encode()):
                 yield fact
 
-    def _sign(self, fact: Fact) -> str:
+    def _sign_fact(self, fact: Fact) -> str:
         return keyed_hash(self._home.key(), "fact", json.dumps([self._delivery, *fact]).encode())
 
 
@@ -69,10 +69,10 @@ def seal_review(facts: SealedFacts, vault: Vault, work: TurnInput, result: TurnR
     """Seal what a turn of a review tells: with the first one the tree that is reviewed, with the last one its outcome
     on that tree."""
     if head := work.materials.get("head"):  # of the first turn alone
-        facts.seal(("reviewing", str(work.attempt), vault.tree_of(head)))
+        facts.seal_facts(("reviewing", str(work.attempt), vault.tree_of(head)))
     trees = [fact[2] for fact in facts if fact[:2] == ("reviewing", str(work.attempt))]
     if result.outcome is not None and result.outcome.ending is Ending.DONE and trees:
-        facts.seal(review_fact(trees[-1], result.outcome.artifact, int(result.outcome.data.get("blocker", 0))))
+        facts.seal_facts(review_fact(trees[-1], result.outcome.artifact, int(result.outcome.data.get("blocker", 0))))
 
 
 def review_fact(tree: str, review: str, blockers: int) -> Fact:

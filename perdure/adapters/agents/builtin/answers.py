@@ -63,7 +63,7 @@ def schema_request(schema: dict[str, Any]) -> str:
 _FENCED = re.compile(r"^```[\w-]*[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """Return the only fenced block of a text, without its fences; the text itself where there is none, or more."""
     blocks = _FENCED.findall(text)
     return blocks[0] if len(blocks) == 1 else text
@@ -100,7 +100,7 @@ def parse_answer(
     model = STEPS[step].answer
     assert model, f"{step} answers in its own words"
     try:
-        answer = model.model_validate_json(_unfenced(text))
+        answer = model.model_validate_json(_strip_fence(text))
     except ValidationError as error:
         errors = error.errors(include_input=False, include_url=False)
         lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in errors]

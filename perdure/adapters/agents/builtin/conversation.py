@@ -246,7 +246,7 @@ def decide_next(
     except ValueError as problem:
         correction = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
         correction += schema_request(schema) if schema is not None else ""
-        return _reask(step, text, transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
+        return _ask_for_answer(step, text, transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
     return StepFinished(outcome, document)
 
 
@@ -263,7 +263,9 @@ def _after_length_limit(step: Step, reply: Reply, transcript: Sequence[Message])
     if STEPS[step].answer:
         correction = "it reached the length limit before its end. Answer again, shorter."
         answer = _message_text(reply.message)
-        return _reask(step, answer, transcript, correction, f"{step}: it reached the length limit before its end")
+        return _ask_for_answer(
+            step, answer, transcript, correction, f"{step}: it reached the length limit before its end"
+        )
     return _ask_again(step, _CUT, transcript)
 
 
@@ -283,7 +285,7 @@ def _ask_again(step: Step, useless: _UselessReply, transcript: Sequence[Message]
     return Continue(user_message(useless.mark + useless.advice))
 
 
-def _reask(step: Step, answer: str, transcript: Sequence[Message], correction: str, summary: str) -> Next:
+def _ask_for_answer(step: Step, answer: str, transcript: Sequence[Message], correction: str, summary: str) -> Next:
     """Return the message that asks for a corrected answer; where that was asked REASKS times, the step's end: as
     INVALID, but of a classification with a kind all the same.
 

@@ -156,7 +156,7 @@ class Item:
     def green(self, made: RebaseResult) -> TestVerdict:
         """A verdict that is sealed as if tests had run, for what is about landing alone: no baseline comes of it."""
         verdict = TestVerdict(status=TestsStatus.GREEN, tree=self.vault.tree_of(made.commit or made.onto))
-        self.host.facts(self.id).seal(tests_fact(self.terms(), verdict))
+        self.host.facts(self.id).seal_facts(tests_fact(self.terms(), verdict))
         return verdict
 
     async def land(self, made: RebaseResult, tests: TestVerdict | None = None) -> LandResult:

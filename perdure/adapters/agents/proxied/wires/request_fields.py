@@ -74,131 +74,141 @@ def _remote_reason(value: Mapping[str, Any]) -> str:
     return "a file cannot be named by its address or its id" if any(map(value.get, _FILE_FIELDS)) else ""
 
 
-def _plain(names: str) -> dict[str, Any]:
+def _plain_fields(names: str) -> dict[str, Any]:
     """Return the shape of fields that are all plain."""
     return dict.fromkeys(names.split(), PLAIN)
 
 
-_CACHE = {"cache_control": _plain("type ttl")}
+_CACHE = {"cache_control": _plain_fields("type ttl")}
 
 _BLOCK: dict[str, Any] = {
-    **_plain("type text title context id name tool_use_id is_error thinking signature data tool_name"),
+    **_plain_fields("type text title context id name tool_use_id is_error thinking signature data tool_name"),
     **_CACHE,
     "input": OPAQUE,
 }
-_BLOCK |= {"content": _BLOCK, "source": {**_plain("type media_type data"), "content": _BLOCK}}
-_BLOCK["citations"] = _plain(
+_BLOCK |= {"content": _BLOCK, "source": {**_plain_fields("type media_type data"), "content": _BLOCK}}
+_BLOCK["citations"] = _plain_fields(
     "enabled type cited_text document_index document_title start_char_index end_char_index start_page_number "
     "end_page_number start_block_index end_block_index search_result_index source title"
 )
 _OUTPUT = {"effort": PLAIN, "format": {"type": PLAIN, "schema": OPAQUE}}
-_EDIT_PART = {name: _plain("type value") for name in ("trigger", "keep", "clear_at_least")}
+_EDIT_PART = {name: _plain_fields("type value") for name in ("trigger", "keep", "clear_at_least")}
 
 ANTHROPIC: Shape = {
-    **_plain("model max_tokens temperature top_p top_k stop_sequences stream service_tier speed inference_geo"),
+    **_plain_fields("model max_tokens temperature top_p top_k stop_sequences stream service_tier speed inference_geo"),
     **_CACHE,
     "messages": {"role": PLAIN, "content": _BLOCK, "output_config": _OUTPUT},
     "system": _BLOCK,
     "tools": {
-        **_plain("type name description strict defer_loading eager_input_streaming allowed_callers max_characters"),
-        **_plain("display_width_px display_height_px display_number enable_zoom"),
+        **_plain_fields(
+            "type name description strict defer_loading eager_input_streaming allowed_callers max_characters"
+        ),
+        **_plain_fields("display_width_px display_height_px display_number enable_zoom"),
         **_CACHE,
         "input_schema": OPAQUE,
         "input_examples": OPAQUE,
     },
-    "tool_choice": _plain("type name disable_parallel_tool_use"),
-    "thinking": _plain("type budget_tokens display"),
-    "metadata": _plain("user_id"),
+    "tool_choice": _plain_fields("type name disable_parallel_tool_use"),
+    "thinking": _plain_fields("type budget_tokens display"),
+    "metadata": _plain_fields("user_id"),
     "diagnostics": OPAQUE,
     "output_format": {"type": PLAIN, "schema": OPAQUE},
     "output_config": _OUTPUT,
     "context_management": {
         "edits": {
-            **_plain("type keep exclude_tools clear_tool_inputs instructions pause_after_compaction"),
+            **_plain_fields("type keep exclude_tools clear_tool_inputs instructions pause_after_compaction"),
             **_EDIT_PART,
         }
     },
 }
 
 _GEMINI_PART: dict[str, Any] = {
-    **_plain("text thought thoughtSignature mediaResolution"),
-    "inlineData": _plain("mimeType data displayName"),
-    "functionCall": {**_plain("id name"), "args": OPAQUE},
-    "functionResponse": {**_plain("id name scheduling willContinue"), "response": OPAQUE},
+    **_plain_fields("text thought thoughtSignature mediaResolution"),
+    "inlineData": _plain_fields("mimeType data displayName"),
+    "functionCall": {**_plain_fields("id name"), "args": OPAQUE},
+    "functionResponse": {**_plain_fields("id name scheduling willContinue"), "response": OPAQUE},
 }
 _GEMINI_PART["functionResponse"]["parts"] = _GEMINI_PART
 _GEMINI_CONTENT = {"role": PLAIN, "parts": _GEMINI_PART}
 
 GEMINI: dict[str, Any] = {
-    **_plain("model"),
+    **_plain_fields("model"),
     "contents": _GEMINI_CONTENT,
     "systemInstruction": _GEMINI_CONTENT,
     "tools": {"functionDeclarations": OPAQUE},
-    "toolConfig": {"functionCallingConfig": _plain("mode allowedFunctionNames")},
-    "safetySettings": _plain("category threshold method"),
+    "toolConfig": {"functionCallingConfig": _plain_fields("mode allowedFunctionNames")},
+    "safetySettings": _plain_fields("category threshold method"),
     "generationConfig": {
-        **_plain("temperature topP topK candidateCount maxOutputTokens stopSequences seed presencePenalty"),
-        **_plain("frequencyPenalty responseMimeType mediaResolution responseLogprobs logprobs"),
+        **_plain_fields("temperature topP topK candidateCount maxOutputTokens stopSequences seed presencePenalty"),
+        **_plain_fields("frequencyPenalty responseMimeType mediaResolution responseLogprobs logprobs"),
         "responseSchema": OPAQUE,
         "responseJsonSchema": OPAQUE,
-        "thinkingConfig": _plain("includeThoughts thinkingBudget thinkingLevel"),
+        "thinkingConfig": _plain_fields("includeThoughts thinkingBudget thinkingLevel"),
     },
 }
 
-_CALL = {**_plain("id type index"), "function": _plain("name arguments"), "custom": _plain("name input")}
+_CALL = {
+    **_plain_fields("id type index"),
+    "function": _plain_fields("name arguments"),
+    "custom": _plain_fields("name input"),
+}
 _CHAT_PART = {
-    **_plain("type text refusal"),
+    **_plain_fields("type text refusal"),
     **_CACHE,
-    "image_url": _plain("url detail"),
-    "input_audio": _plain("data format"),
-    "file": _plain("file_data filename"),
+    "image_url": _plain_fields("url detail"),
+    "input_audio": _plain_fields("data format"),
+    "file": _plain_fields("file_data filename"),
 }
 _OPENAI_OPTIONS = {
-    **_plain("model temperature top_p stream service_tier parallel_tool_calls top_logprobs user prompt_cache_key"),
-    **_plain("prompt_cache_retention safety_identifier store"),
+    **_plain_fields(
+        "model temperature top_p stream service_tier parallel_tool_calls top_logprobs user prompt_cache_key"
+    ),
+    **_plain_fields("prompt_cache_retention safety_identifier store"),
     "metadata": OPAQUE,
     "client_metadata": OPAQUE,
 }
 
 CHAT: Shape = {
     **_OPENAI_OPTIONS,
-    **_plain(
+    **_plain_fields(
         "max_tokens max_completion_tokens stop n seed presence_penalty frequency_penalty repetition_penalty top_k"
     ),
-    **_plain("min_p logprobs reasoning_effort verbosity enable_thinking thinking_budget preserve_thinking"),
+    **_plain_fields("min_p logprobs reasoning_effort verbosity enable_thinking thinking_budget preserve_thinking"),
     "messages": {
-        **_plain("role name tool_call_id refusal reasoning_content reasoning reasoning_text reasoning_opaque phase"),
+        **_plain_fields(
+            "role name tool_call_id refusal reasoning_content reasoning reasoning_text reasoning_opaque phase"
+        ),
         **_CACHE,
         "content": _CHAT_PART,
         "tool_calls": {**_CALL, "extra_content": OPAQUE},
-        "function_call": _plain("name arguments"),
+        "function_call": _plain_fields("name arguments"),
         "reasoning_details": OPAQUE,
     },
     "tools": {
         "type": PLAIN,
         **_CACHE,
-        "function": {**_plain("name description strict"), "parameters": OPAQUE},
-        "custom": {**_plain("name description"), "format": OPAQUE},
+        "function": {**_plain_fields("name description strict"), "parameters": OPAQUE},
+        "custom": {**_plain_fields("name description"), "format": OPAQUE},
     },
     "tool_choice": {**_CALL, "allowed_tools": {"mode": PLAIN, "tools": _CALL}},
-    "stream_options": _plain("include_usage include_obfuscation"),
+    "stream_options": _plain_fields("include_usage include_obfuscation"),
     "logit_bias": OPAQUE,
     "response_format": {"type": PLAIN, "json_schema": OPAQUE},
-    "reasoning": _plain("effort max_tokens exclude enabled summary"),
-    "thinking": _plain("type budget_tokens clear_thinking"),
+    "reasoning": _plain_fields("effort max_tokens exclude enabled summary"),
+    "thinking": _plain_fields("type budget_tokens clear_thinking"),
     "chat_template_kwargs": OPAQUE,
     "prediction": {"type": PLAIN, "content": _CHAT_PART},
-    "usage": _plain("include"),
+    "usage": _plain_fields("include"),
 }
 
 _RESPONSES_PART = {
-    **_plain("type text image_url detail file_data filename refusal stdout stderr"),
-    "input_audio": _plain("data format"),
-    "outcome": _plain("type exit_code"),
+    **_plain_fields("type text image_url detail file_data filename refusal stdout stderr"),
+    "input_audio": _plain_fields("data format"),
+    "outcome": _plain_fields("type exit_code"),
 }
 _RESPONSES_TOOL: dict[str, Any] = {
-    **_plain("type name description strict execution display_width display_height defer_loading"),
-    "environment": _plain("type"),
+    **_plain_fields("type name description strict execution display_width display_height defer_loading"),
+    "environment": _plain_fields("type"),
     "parameters": OPAQUE,
     "format": OPAQUE,
 }
@@ -206,10 +216,10 @@ _RESPONSES_TOOL["tools"] = _RESPONSES_TOOL
 
 RESPONSES: Shape = {
     **_OPENAI_OPTIONS,
-    **_plain("instructions max_output_tokens max_tool_calls include truncation"),
+    **_plain_fields("instructions max_output_tokens max_tool_calls include truncation"),
     "input": {
-        **_plain("type role id status name namespace arguments call_id input encrypted_content execution phase"),
-        **_plain("max_output_length"),
+        **_plain_fields("type role id status name namespace arguments call_id input encrypted_content execution phase"),
+        **_plain_fields("max_output_length"),
         "content": _RESPONSES_PART,
         "output": _RESPONSES_PART,
         "summary": _RESPONSES_PART,
@@ -220,9 +230,9 @@ RESPONSES: Shape = {
         "acknowledged_safety_checks": OPAQUE,
     },
     "tools": _RESPONSES_TOOL,
-    "tool_choice": {**_plain("type name mode"), "tools": _plain("type name")},
-    "reasoning": _plain("effort summary generate_summary"),
-    "stream_options": _plain("include_obfuscation"),
-    "text": {"verbosity": PLAIN, "format": {**_plain("type name strict description"), "schema": OPAQUE}},
-    "context_management": _plain("type compact_threshold"),
+    "tool_choice": {**_plain_fields("type name mode"), "tools": _plain_fields("type name")},
+    "reasoning": _plain_fields("effort summary generate_summary"),
+    "stream_options": _plain_fields("include_obfuscation"),
+    "text": {"verbosity": PLAIN, "format": {**_plain_fields("type name strict description"), "schema": OPAQUE}},
+    "context_management": _plain_fields("type compact_threshold"),
 }
