@@ -13,10 +13,11 @@ from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES, CheckoutPool
 from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
+from perdure.client import Submission
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.result import Status
 from tests.cli.conftest import Cli
-from tests.engine import CALC, SCREENPLAYS, Engine, finished, git, heads, make_target, pulls
+from tests.engine import BUILT, CALC, HAPPY, SCREENPLAYS, Engine, finished, git, heads, make_target, pulls, until
 from tests.engine_with_github import TOKEN
 from tests.twins.github import GitHubTwin
 
@@ -175,3 +176,41 @@ async def test_without_a_test_command_it_is_a_draft_and_every_claim_about_it_hol
         ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "verify", "calc-sub", "--json")
         claims = json.loads(ran.out)["claims"]
         assert [claim for claim in claims if claim["mark"] == "contradicted"] == [], ran.err
+
+
+@pytest.mark.timeout(120)
+async def test_no_pull_request_brings_back_what_the_base_dropped_while_it_was_built(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    kept = git(origin, "rev-parse", "main")
+    dropped = git(origin, "commit-tree", "-p", kept, "-m", "dropped", "main^{tree}")
+    git(origin, "update-ref", "refs/heads/main", dropped)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, gates=["pull_request"], **BUILT)
+        await until(lambda: _waits_at_gate(submitted))
+        git(origin, "update-ref", "refs/heads/main", kept)
+        await submitted.delivery.approve()
+        result = await finished(submitted, engine)
+        assert (result.status, result.reason) == (Status.NOT_DELIVERED, "forge_refused"), result
+        assert "main was rewritten meanwhile: 1 commit that this was built on is not in it any more" in result.message
+        assert (heads(origin), pulls(origin)) == ({"main": kept}, [])
+
+
+async def _waits_at_gate(submitted: Submission) -> bool:
+    return (await submitted.delivery.describe()).pending_decision is not None
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("options", [("--depth=1",), ("--filter=blob:none",)])
+async def test_a_target_that_is_not_whole_ends_before_anything_is_paid_for(
+    tmp_path: Path, ports: int, options: tuple[str, ...]
+) -> None:
+    whole, target = make_target(tmp_path / "whole.git"), tmp_path / "calc.git"
+    git(whole, "update-ref", "refs/heads/main", git(whole, "commit-tree", "-p", "main", "-m", "second", "main^{tree}"))
+    git(whole, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--bare", *options, f"file://{whole}", str(target))
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(target, **BUILT), engine)
+        assert (result.status, result.reason, engine.model_calls()) == (Status.NOT_DELIVERED, "forge_refused", 0)
+        assert f"git -C {target} fetch" in result.message

@@ -182,7 +182,7 @@ class LocalForge:
         existing_branch  a branch that is there, and commits are to be pushed to it; empty: to a new one
 
         Raises ForgeRefused when this user may not write there, the base branch is missing, or the existing one is
-        checked out in a working tree; ForgeUnavailable when there is no repository at the path.
+        checked out, rebased or bisected in a working tree; ForgeUnavailable when there is no repository at the path.
         """
         repository = self._open_repository()
         for directory in (repository.path, repository.path / "objects", repository.path / "refs"):
@@ -191,12 +191,8 @@ class LocalForge:
                 raise ForgeRefused("the repository may not be written to", where=str(directory), fix=fix)
         if not empty and repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
-        for entry in repository.git.text("worktree", "list", "--porcelain").split("\n\n") if existing_branch else ():
-            lines = entry.splitlines()
-            if f"branch refs/heads/{existing_branch}" in lines:
-                place = lines[0].removeprefix("worktree ")
-                what = f"branch {existing_branch} is checked out in {place}: nothing can be pushed to it"
-                raise ForgeRefused(what, where=place, fix=f"git -C {shell_word(place)} switch --detach")
+        if existing_branch:
+            _check_not_checked_out(repository, existing_branch)
 
     def list_pulls(self) -> list[tuple[PullRequest, str]]:
         """List all pull requests by number, each with its state: open, merged or closed."""
@@ -355,3 +351,30 @@ def _pull_state(repository: Repository, pull: LocalPull) -> str:
         return pull.state
     base = repository.read_ref(f"refs/heads/{pull.base}")
     return "merged" if base and repository.is_ancestor(_head_ref(pull.number), base) else "open"
+
+
+_PAUSED = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+"""Files of a working tree's git directory that name the branch on which a rebase or a bisection goes on; its HEAD names
+none meanwhile."""
+
+
+def _check_not_checked_out(repository: Repository, branch: str) -> None:
+    """Raise ForgeRefused, with the command that helps, where git would refuse a push to the branch because a working
+    tree of the repository has it checked out, or is in the middle of a rebase or bisection on it."""
+    for entry in repository.git.text("worktree", "list", "--porcelain").split("\n\n"):
+        lines = entry.splitlines()
+        if f"branch refs/heads/{branch}" in lines:
+            place = lines[0].removeprefix("worktree ")
+            is_gone = any(line.startswith("prunable") for line in lines)
+            fix = f"git -C {shell_word(place)} switch --detach"
+            if is_gone:
+                fix = f"where that directory is gone for good: git -C {shell_word(repository.path)} worktree prune"
+            what = f"branch {branch} is checked out in {place}: nothing can be pushed to it"
+            raise ForgeRefused(what, where=place, fix=fix)
+    for git_dir in (repository.path, *repository.path.glob("worktrees/*")):
+        names = [(git_dir / name).read_text(errors="replace").strip() for name in _PAUSED if (git_dir / name).is_file()]
+        if {branch, f"refs/heads/{branch}"} & {*names}:
+            link = git_dir / "gitdir"
+            place = str(Path(link.read_text().strip() if link.is_file() else git_dir).parent)
+            what = f"a rebase or bisection of branch {branch} goes on in {place}: nothing can be pushed to it"
+            raise ForgeRefused(what, where=place, fix=f"finish it: git -C {shell_word(place)} status")

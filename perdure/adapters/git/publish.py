@@ -208,10 +208,10 @@ def publish_branch(
         raise Diverged(f"tests ran on tree {tested_tree[:12]}, which is not what {head[:12]} holds")
     url, existing = contract.repository, contract.existing or contract.head not in ("", contract.base_sha)
     heads = publish_first_commit(vault, contract)
+    _check_base_kept(vault, contract, heads, head, retry_command)
     tip = heads.branches.get(branch)
     if tip == head:
         return False
-    _check_related(vault, contract, heads, head, retry_command)
     if branch in (contract.base, heads.default):
         raise ForgeRefused(
             f"{branch} is the {'base' if branch == contract.base else 'default'} branch: nobody delivers onto it",
@@ -239,16 +239,17 @@ def publish_branch(
     return True
 
 
-def _check_related(vault: Vault, contract: Contract, heads: Heads, head: str, retry_command: str) -> None:
-    """Raise ForgeRefused where the base branch was begun anew on the remote, and shares no commit with `head`: a
-    request to merge the two would have nothing to do with what was built. A base that went on, or is gone, passes."""
+def _check_base_kept(vault: Vault, contract: Contract, heads: Heads, head: str, retry_command: str) -> None:
+    """Raise ForgeRefused where the base branch was rewritten on the remote, and no longer has commits that `head` was
+    built on: a request to merge the two would bring them back. A base that went on, or is gone, passes."""
     base_tip = heads.branches.get(contract.base)
     if base_tip in (None, contract.base_sha) or contract.base_sha == FIRST_COMMIT:
         return
-    fetched = vault.fetch_branch(contract.base)
-    if fetched and vault.git.execute("merge-base", "--end-of-options", fetched, head, ok=(0, 1)).returncode:
+    fetched, shared = vault.fetch_branch(contract.base), vault.merge_base(contract.base_sha, head)
+    if fetched and (dropped := count_commits(vault, fetched, shared)):
+        are = "commit that this was built on is" if dropped == 1 else "commits that this was built on are"
         raise ForgeRefused(
-            f"{contract.base} was begun anew meanwhile: {fetched[:12]} shares no commit with what this was built on",
+            f"{contract.base} was rewritten meanwhile: {dropped} {are} not in it any more ({shared[:12]})",
             where=contract.repository,
             fix=f"deliver anew with --id NAME; or put the old branch back, then: {retry_command}",
         )

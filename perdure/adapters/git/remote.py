@@ -18,6 +18,7 @@ from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring, acces
 from perdure.adapters.git.objects import ObjectStore
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 from perdure.models.limits import GIT_LOOK_S
+from perdure.text import shell_word
 
 _FINAL = re.compile(
     r"authentication failed|could not read (username|password)|permission denied|access denied|invalid credentials"
@@ -111,12 +112,14 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     message = next(iter(busy_lines), main_line(error.stderr)) or error.what
     where = redact(url)
     if incomplete := _INCOMPLETE.search(error.stderr):
-        kind, lacks = (
-            ("partial", "files") if incomplete[0].startswith("lazy") else ("shallow", "commits before its oldest")
+        kind, lacks, command = (
+            ("partial", "files", "fetch --refetch --no-filter")
+            if incomplete[0].startswith("lazy")
+            else ("shallow", "commits before its oldest", "fetch --unshallow")
         )
-        fix = "name the repository that it was cloned from" + (
-            ", or: git fetch --unshallow" if kind == "shallow" else ""
-        )
+        path = where.removeprefix("file://")
+        git = f"git -C {shell_word(path)}" if path.startswith("/") else "there: git"
+        fix = f"name the repository that it was cloned from, or: {git} {command}"
         return ForgeRefused(f"the repository is a {kind} clone, in which {lacks} are missing", where=where, fix=fix)
     if isinstance(error, GitLimitExceeded):
         fix = "check the address; a repository this large does not fit here"

@@ -156,8 +156,8 @@ def check_branch(
 ) -> None:
     """Raise InvalidRequest where the existing branch of a request cannot be worked on in these phases.
 
-    It is the base itself; or the default branch, and would be pushed to; or it has no commit that the base has not, and
-    the phases are about what differs.
+    It is the base itself; or the default branch, and would be pushed to; or the phases are about what differs from the
+    base, and it shares no commit with the base, or has none that the base has not.
 
     head     its tip
     default  the remote's default branch
@@ -171,8 +171,14 @@ def check_branch(
     if request.branch == base:
         fix = "name another branch, or leave it out to begin from the base"
         raise InvalidRequest(f"branch: {base} is the base itself", where=request.repository, fix=fix)
-    differs = Phase.BUILD not in phases and (Phase.REVIEW in phases or Phase.SHIP in phases)
-    if differs and vault.is_ancestor(head, base_sha):
+    compares = Phase.REVIEW in phases or Phase.SHIP in phases
+    if compares and vault.git.execute("merge-base", "--end-of-options", base_sha, head, ok=(0, 1)).returncode:
+        raise InvalidRequest(
+            f"branch: {request.branch} shares no commit with {base}: it could not be merged there",
+            where=request.repository,
+            fix="name the base that it was begun from: --base NAME",
+        )
+    if compares and Phase.BUILD not in phases and vault.is_ancestor(head, base_sha):
         raise InvalidRequest(
             f"branch: {request.branch} has no commit that {base} has not",
             where=request.repository,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from perdure.adapters.forges.base import Forge, Proposal
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.forges.select import Forges
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.text import shell_word
 from tests.repositories import PERSON, git
 
 
@@ -177,6 +179,34 @@ def test_an_existing_branch_that_is_checked_out_is_told_before_anything_is_paid_
     assert refused.value.fix == f"git -C '{elsewhere}' switch --detach"
     git(elsewhere, "switch", "-q", "--detach")
     LocalForge(str(bare)).check_access("main", existing_branch="topic")
+    git(elsewhere, "switch", "-q", "topic")
+    shutil.rmtree(elsewhere)
+    with pytest.raises(ForgeRefused, match=f"branch topic is checked out in {elsewhere}") as refused:
+        LocalForge(str(bare)).check_access("main", existing_branch="topic")
+    subprocess.run(refused.value.fix.partition(": ")[2], shell=True, check=True, timeout=10)
+    LocalForge(str(bare)).check_access("main", existing_branch="topic")
+
+
+@pytest.mark.parametrize("command", ["rebase", "bisect"])
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_branch_of_which_a_rebase_or_bisection_goes_on_is_told_as_well(
+    bare: Path, tmp_path: Path, command: str, linked: bool
+) -> None:
+    """Git refuses pushes to it, although `git worktree list` says that no branch is checked out there."""
+    checkout, place = tmp_path / "checkout", tmp_path / "else where"
+    git(tmp_path, "clone", "-q", str(bare), str(checkout))
+    git(checkout, "remote", "remove", "origin")
+    git(checkout, "branch", "topic")
+    place = place if linked else checkout
+    git(checkout, *(("worktree", "add", "-q", str(place), "topic") if linked else ("switch", "-q", "topic")))
+    for number in (1, 2):
+        git(place, "commit", "-q", "--allow-empty", "-m", f"commit {number}")
+    stop = {"rebase": ["rebase", "-q", "--exec", "false", "HEAD^"], "bisect": ["bisect", "start", "HEAD", "HEAD^^"]}
+    subprocess.run(["git", "-C", str(place), *stop[command]], capture_output=True, timeout=20, check=False)
+    with pytest.raises(ForgeRefused, match=f"bisection of branch topic goes on in {place}") as refused:
+        LocalForge(str(checkout)).check_access("main", existing_branch="topic")
+    assert refused.value.fix == f"finish it: git -C {shell_word(place)} status"
+    LocalForge(str(checkout)).check_access("main", existing_branch="other")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

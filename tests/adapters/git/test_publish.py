@@ -94,10 +94,45 @@ def test_nothing_is_pushed_for_a_base_that_was_begun_anew(
     orphan = git(origin, "commit-tree", "-m", "all new", f"{went_on}^{{tree}}")
     git(origin, "update-ref", "refs/heads/main", orphan)
     second = commit(workspace, made, "b\n")
-    with pytest.raises(ForgeRefused, match="main was begun anew meanwhile") as refused:
+    with pytest.raises(
+        ForgeRefused, match="main was rewritten meanwhile: 1 commit that this was built on is"
+    ) as refused:
         publish_branch(workspace.vault, terms, branch=TOPIC, head=second, retry_command=AGAIN)
     assert AGAIN in refused.value.fix
     assert remote_tip(str(origin), TOPIC) == made
+
+
+@pytest.mark.parametrize("grown", [True, False])
+def test_nothing_is_pushed_for_a_base_that_dropped_commits_which_the_work_was_built_on(
+    workspace: Workspace, terms: Contract, origin: Path, grown: bool
+) -> None:
+    """They would come back with it, and a secret may be in them."""
+    vault, kept = workspace.vault, terms.base_sha
+    base = theirs(origin, theirs(origin, kept, "main"), "main")
+    assert vault.fetch()[1] == base
+    own = terms.model_copy(update={"branch": OWN, "existing": False, "base_sha": base, "head": base})
+    made = commit(workspace, base)
+    git(origin, "update-ref", "refs/heads/main", kept)
+    if grown:
+        git(origin, "update-ref", "refs/heads/main", git(origin, "commit-tree", "-p", kept, "-m", "x", "main^{tree}"))
+    with pytest.raises(ForgeRefused, match=f"main was rewritten .*: 2 commits .* not in it any more .{base[:12]}"):
+        publish_branch(vault, own, branch=OWN, head=made, retry_command=AGAIN)
+    assert remote_tip(str(origin), OWN) is None
+    git(origin, "update-ref", "refs/heads/main", base)
+    assert publish_branch(vault, own, branch=OWN, head=made, retry_command=AGAIN), "the old branch was put back"
+    git(origin, "update-ref", "refs/heads/main", kept)
+    with pytest.raises(ForgeRefused, match="main was rewritten"):  # killed before its pull request was opened
+        publish_branch(vault, own, branch=OWN, head=made, retry_command=AGAIN)
+
+
+def test_an_existing_branch_does_not_lose_what_the_base_dropped_and_it_never_had(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    dropped = theirs(origin, terms.base_sha, "main")
+    assert workspace.vault.fetch()[1] == dropped
+    git(origin, "update-ref", "refs/heads/main", terms.base_sha)
+    went_on = terms.model_copy(update={"base_sha": dropped})
+    assert publish_branch(workspace.vault, went_on, branch=TOPIC, head=commit(workspace, began), retry_command=AGAIN)
 
 
 def test_a_branch_that_moved_meanwhile_is_left_alone(

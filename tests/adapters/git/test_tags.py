@@ -77,9 +77,13 @@ def test_a_clone_that_is_not_whole_is_refused_with_what_is_missing(home: Home, o
     git(origin, "config", "uploadpack.allowFilter", "true")
     how = ("--depth=1",) if kind == "shallow" else ("--filter=blob:none",)
     git(origin.parent, "clone", "-q", "--bare", *how, f"file://{origin}", str(clone))
-    with pytest.raises(ForgeRefused, match=f"^the repository is a {kind} clone, in which .* are missing") as caught:
-        Vault.open_or_create(home, str(clone)).fetch()
-    assert "name the repository that it was cloned from" in caught.value.fix
+    for url in (str(clone), f"file://{clone}"):
+        with pytest.raises(ForgeRefused, match=f"^the repository is a {kind} clone, in which .* are missing") as caught:
+            Vault.open_or_create(home, url).fetch()
+        assert "name the repository that it was cloned from" in caught.value.fix
+        assert f"git -C {clone} fetch" in caught.value.fix
+    subprocess.run(caught.value.fix.partition("or: ")[2], shell=True, check=True, capture_output=True, timeout=20)
+    assert Vault.open_or_create(home, str(clone)).fetch()[1] == git(origin, "rev-parse", "main")
 
 
 def test_a_thousand_tags_cost_a_fetch_little(vault: Vault, origin: Path) -> None:

@@ -68,6 +68,17 @@ def test_a_branch_that_the_base_has_already_is_neither_reviewed_nor_proposed(
     looked_at(vault, "topic", *phases)
 
 
+@pytest.mark.parametrize("phases", [("review",), ("ship",), ("build", "test", "review", "ship")])
+def test_a_branch_that_shares_no_commit_with_the_base_is_refused_where_the_two_are_compared(
+    vault: Vault, origin: Path, phases: tuple[str, ...]
+) -> None:
+    git(origin, "branch", "alone", git(origin, "commit-tree", "-m", "another beginning", "main^{tree}"))
+    with pytest.raises(InvalidRequest, match="alone shares no commit with main: it could not be merged") as refused:
+        looked_at(vault, "alone", *phases)
+    assert "--base NAME" in refused.value.fix
+    looked_at(vault, "alone", "test")
+
+
 @pytest.mark.parametrize("phases", [("test",), ("plan",), ("build", "test", "review", "ship")])
 def test_it_can_be_tested_and_built_upon(vault: Vault, phases: tuple[str, ...]) -> None:
     looked_at(vault, "empty", *phases)
