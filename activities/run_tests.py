@@ -336,7 +336,9 @@ async def test_commit(
         crash_point(CrashPoint.DURING_TESTS)
 
     async with session.clean_checkout(commit) as source:
-        place = session.command_place(session.logs / label, source)
+        place = replace(
+            session.command_place(session.logs / label, source), renew=lambda: session.renew_checkout(commit)
+        )
         if makes_seed and place.compiler_cache is not None:
             place = replace(place, compiler_cache=replace(place.compiler_cache, is_base_run=True))
         return await tests.run_tests(
@@ -346,7 +348,6 @@ async def test_commit(
             tree=tree,
             on_progress=progress,
             baseline=baseline,
-            renew=lambda: session.renew_checkout(commit),
             held=read_only_paths,
             within_s=within_s,
         )

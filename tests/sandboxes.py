@@ -64,13 +64,13 @@ class Bench:
                 env=BARE,
                 fence=fence,
                 compiler_cache=seed,
+                renew=renew,
             ),
             commands=tests,
             commit="c0ffee",
             tree="beef",
             on_progress=self.said.append,
             baseline=Baseline(baseline, "main") if baseline else None,
-            renew=renew,
             held=lambda _: held,
         )
 

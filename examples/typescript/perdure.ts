@@ -539,6 +539,8 @@ export interface TestsResult {
   fixed: number | null;
   /** failed, and passed when they were run once more, alone */
   flaky: number;
+  /** runs that a signal ended which somebody had sent, and that were done again: no failures, no flakes */
+  killed_runs: number;
   /** places where the change makes the tests say less than they did on the base */
   tampered: number;
   /** a person's word that red tests were red before, where nothing else can tell; else empty */
@@ -909,6 +911,8 @@ export interface CommandExperiment {
   steered: string[];
   /** for people: what could not be asked, and why */
   unasked: string[];
+  /** as in CommandResult */
+  killed_runs: number;
 }
 
 /** One test command. */
@@ -923,6 +927,8 @@ export interface CommandResult {
   since: BaseComparison | null;
   /** it failed as a whole, and passed when it was run once more */
   flaky: boolean;
+  /** runs that a signal ended which somebody had sent, and that were done again: they show nothing */
+  killed_runs: number;
   /** it stops at its first failure, or has another part that runs only when the tests pass */
   partial: boolean;
   exit_code: number | null;

@@ -138,22 +138,24 @@ async def test_a_killed_sandbox_is_a_death_of_the_attempt_and_the_delivery_goes_
         worker = engine.worker()
         submitted = await engine.submit(origin, **TESTED)
 
-        def kill(words: str) -> bool:
-            """The sandbox in which a command with these words runs."""
+        def kill(words: str, first: bool = False) -> bool:
+            """The sandbox in which a command with these words runs, or its first process alone."""
             for process in children_of(worker.pid):
                 with suppress(psutil.Error):  # it ends while it is looked at
                     parents = [each for each in process.parents() if each.name() == "bwrap"]
-                    if parents and process.name() == "bash" and words in " ".join(process.cmdline()):
-                        parents[-1].kill()
+                    if len(parents) > 1 and process.name() == "bash" and words in " ".join(process.cmdline()):
+                        parents[0 if first else -1].kill()
                         return True
             return False
 
         await until(lambda: kill("echo written"))
         calls = engine.model_calls()
         await until(lambda: kill("sleep 2; python3"))
+        await until(lambda: kill("sleep 2; python3", first=True))
         result = await finished(submitted, engine)
         check_shipped(origin, engine, result, {})
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (0, 1)
         assert [step.attempt for step in result.steps if step.step == "run_tests"] == [1]
+        assert (result.tests.status, result.tests.flaky, result.tests.killed_runs) == ("green", 0, 1)
         assert engine.model_calls() - calls == 3, "two turns of implement and the review"
         assert [process for process in children_of(worker.pid) if name_of(process) == "bwrap"] == []

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from perdure import __version__
+from perdure.adapters.sandbox.base import KILLED_EXIT_CODES
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.keyed_store import KeyedStore
 from perdure.adapters.system.output import flood_reason
@@ -251,10 +252,12 @@ async def rerun_new_failures(result: CommandResult, base_result: CommandResult |
 def _should_rerun(result: CommandResult, new_failures: list[TestCase]) -> bool:
     """Return whether a result's new failures are to be run again.
 
-    False for failures that are known, for a command that could not start, did not end by itself or printed too much,
-    and for more than RERUN_TESTS_MOST new failing tests, which are no accident.
+    False for failures that are known, for a command that could not start, did not end by itself, was killed
+    twice or printed too much, and for more than RERUN_TESTS_MOST new failing tests, which are no accident.
     """
     if result.since is not BaseComparison.NEW or result.verdict not in ("failed", "contradicted"):
+        return False
+    if result.killed_runs and result.exit_code in KILLED_EXIT_CODES:
         return False
     return result.exit_code is not None and result.reason != flood_reason() and len(new_failures) <= RERUN_TESTS_MOST
 

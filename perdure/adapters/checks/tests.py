@@ -54,6 +54,7 @@ class CommandPlace:
                     nothing
     startup         a module that each Python or node of the command loads first
     linked_at       as in SandboxCommand
+    renew           makes `source` clean again, before it is run in once more; None: it stays as it is
     """
 
     sandbox: Sandbox
@@ -70,11 +71,17 @@ class CommandPlace:
     compiler_cache: CompilerCache | None = None
     startup: StartupModule | None = None
     linked_at: Path | None = None
+    renew: Callable[[], object] | None = None
 
     @property
     def tree(self) -> Path:
         """Return the tree under test, where this process sees it."""
         return self.source or self.worktree
+
+    async def make_clean(self) -> None:
+        """Call `renew` in a thread, where there is one."""
+        if self.renew is not None:
+            await in_thread(self.renew)
 
 
 async def run_tests(
@@ -85,18 +92,16 @@ async def run_tests(
     tree: str,
     on_progress: Callable[[str], None],
     baseline: Baseline | None = None,
-    renew: Callable[[], object] | None = None,
     held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
     within_s: float | None = None,
 ) -> TestReport:
     """Run all commands one after the other and return their report, each new failure run once more before it counts.
 
-    common_place  the place of all of them
+    common_place  the place of all of them; made clean before each command but the first, for none may prepare the next,
+                  and before a failure is tried once more
     commit, tree  what is tested, for the report
     on_progress   called with one line when a command starts and when it ended: `pytest: 44 green`
     baseline      what to compare with; None: every failure is new, and the report has no comparison and no note
-    renew         makes `source` clean again: before each command but the first, for none may prepare the next, and
-                  before a failure is tried once more; None: it stays as it is
     held          gives the paths of `source` that are read-only for a command; only grade `full` can make them so
     within_s      a command that has not begun after so many seconds is left out of the report; None: all are run
 
@@ -112,12 +117,14 @@ async def run_tests(
             on_progress(f"{test.name}: left out, the time for all is over")
             continue
         on_progress(f"{test.name}: running")
-        if results and renew is not None:
-            await in_thread(renew)
+        if results:
+            await common_place.make_clean()
         place = replace(common_place, held=held(test) if common_place.sandbox.grade is SandboxGrade.FULL else ())
         first_result = await run_once(place, test, f"{number}")
-        rerun = _CommandRerun(place, test, number, on_progress, renew)
-        results.append(await rerun_new_failures(first_result, base_results.get(command_key(test)), rerun))
+        rerun = _CommandRerun(place, test, number, on_progress)
+        result = await rerun_new_failures(first_result, base_results.get(command_key(test)), rerun)
+        killed_runs = first_result.killed_runs + rerun.killed_runs
+        results.append(result.model_copy(update={"killed_runs": killed_runs}) if killed_runs else result)
         on_progress(f"{test.name}: {result_line(results[-1])}")
     report = TestReport(commit=commit, tree=tree, commands=tuple(results))
     if baseline is None:
@@ -136,18 +143,16 @@ class _CommandRerun:
         test: TestCommand,
         number: int,
         on_progress: Callable[[str], None],
-        renew: Callable[[], object] | None,
     ) -> None:
-        self._place, self._test, self._number = place, test, number
-        self._on_progress, self._renew = on_progress, renew
-        self._remaining_s, self._count = parse_duration(test.timeout), 0
+        self._place, self._test, self._number, self._on_progress = place, test, number, on_progress
+        self._remaining_s, self._count, self.killed_runs = parse_duration(test.timeout), 0, 0
 
     async def __call__(self, case: TestCase | None) -> CommandResult | None:
         """Run the command once more, as a whole or for one test alone, and return the result; None, and nothing is run,
         where the time for reruns is over or the runner cannot select the case.
 
-        Reports one line, makes the tree clean again by `renew` before the run, and takes the run's duration off the
-        time that is left. Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does.
+        Reports one line, makes the tree clean again before the run, and takes the run's duration off the time that is
+        left. Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does.
         """
         if self._remaining_s <= 0:
             return None
@@ -157,10 +162,10 @@ class _CommandRerun:
         if call is None:
             return None
         self._on_progress(f"{self._test.name}: again" + (f", alone: {shorten(case.name, 100)}" if case else ""))
-        if self._renew is not None:
-            await in_thread(self._renew)
+        await self._place.make_clean()
         result = await _run_invocation(self._place, self._test, label, reports, call, self._remaining_s)
         self._remaining_s -= result.duration_s
+        self.killed_runs += result.killed_runs
         return result
 
 
@@ -216,7 +221,26 @@ async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: Te
 async def _run_invocation(
     place: CommandPlace, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
 ) -> CommandResult:
-    """Run a prepared invocation in the sandbox, with its output in `test-<label>.log`, and return the command's result.
+    """Run a prepared invocation as `_run_prepared` does, and return the command's result.
+
+    Where a signal that somebody had sent ended it, the run shows nothing: the tree is made clean again, and it is run
+    once more, counted in `killed_runs` of the result. What is killed a second time has failed: it kills itself, or does
+    not fit this host. Raises what `_run_prepared` raises.
+    """
+    result, is_killed = await _run_prepared(place, test, label, reports, call, timeout_s)
+    if not is_killed:
+        return result
+    await place.make_clean()
+    await in_thread(_empty_directory, reports)
+    result, _ = await _run_prepared(place, test, label, reports, call, timeout_s)
+    return result.model_copy(update={"killed_runs": 1})
+
+
+async def _run_prepared(
+    place: CommandPlace, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
+) -> tuple[CommandResult, bool]:
+    """Run a prepared invocation in the sandbox, with its output in `test-<label>.log`, and return the command's result,
+    and whether a signal that somebody had sent ended it.
 
     Removes that log and the reports of an earlier run first, and writes the files that the invocation needs. Where the
     command's directory is not in the tree, nothing is run and the result is `not_started`. The reason of a failure
@@ -243,7 +267,7 @@ async def _run_invocation(
         trace=test.trace,
     )
     if not await in_thread(_is_inside, place.tree, test.directory):
-        return _missing_directory_result(test)
+        return _missing_directory_result(test), False
     await in_thread(_prepare_run, sandbox_command, call, place.tree)
     report_copy = place.log_dir / f"report-{label}"
     if place.compiler_cache is not None and place.sandbox.grade is SandboxGrade.FULL:  # others would show it
@@ -259,11 +283,9 @@ async def _run_invocation(
         if place.held and result.verdict != "passed"
         else ()
     )
-    return (
-        result.model_copy(update={"reason": f"{result.reason}; {refused_writes_message(refused_paths)}"})
-        if refused_paths
-        else result
-    )
+    if refused_paths:
+        result = result.model_copy(update={"reason": f"{result.reason}; {refused_writes_message(refused_paths)}"})
+    return result, finished.is_killed and result.exit_code == finished.exit_code
 
 
 async def _run_with_compiler_cache(
@@ -334,6 +356,12 @@ def _prepare_run(command: SandboxCommand, call: Invocation, tree: Path) -> None:
         file.write_text(text)
     for report in find_junit_files(tree, call.collect) if call.collect else ():
         report.unlink(missing_ok=True)  # only what this run leaves is its report
+
+
+def _empty_directory(directory: Path) -> None:
+    """Remove what is in a directory."""
+    for path in directory.iterdir():
+        remove_path(path)
 
 
 def _make_empty_directory(log_dir: Path, prefix: str) -> Path:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from perdure.adapters.checks.baseline import FAILING
 from perdure.adapters.system.output import last_lines, missing_command
-from perdure.models.checks.report import BaseComparison, CommandResult, TamperingHit, TestCase, TestReport
+from perdure.models.checks.report import (
+    BaseComparison,
+    CommandResult,
+    TamperingHit,
+    TestCase,
+    TestReport,
+    killed_runs_text,
+)
 from perdure.models.checks.verdict_text import TamperingFault, find_faults, join_short_names, promises_by_label
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.work import TestVerdict
@@ -110,6 +117,7 @@ def verdict_of(report: TestReport) -> TestVerdict:
         known_failures=len(findings.known_cases) if is_compared else None,
         fixed=len(report.fixed) if is_compared else None,
         flaky=len(findings.flaky),
+        killed_runs=findings.killed_runs,
         undecidable=undecidable,
         tampered=len(tampered) + len(tricks),
         fingerprint=_failure_fingerprint(findings, tampered, tricks) if is_red else "",
@@ -132,6 +140,7 @@ class _RequiredFindings:
     unexplained             of `red_commands`, those for which no new failing test stands
     new_red_commands        of `unexplained`, all but the undecidable ones
     flaky                   names of tests and commands
+    killed_runs             their number, in experiments too
     """
 
     def __init__(self, required: Sequence[CommandResult], report: TestReport) -> None:
@@ -151,6 +160,8 @@ class _RequiredFindings:
         ]
         flaky = [case.name for case in self.cases if case.flaky]
         self.flaky = [*dict.fromkeys(flaky), *(result.name for result in required if result.flaky)]
+        trials = report.experiment.commands if report.experiment else ()
+        self.killed_runs = sum(result.killed_runs for result in required) + sum(trial.killed_runs for trial in trials)
 
 
 def fix_note(report: TestReport) -> str:
@@ -185,14 +196,16 @@ def result_line(result: CommandResult) -> str:
     failing = [case for case in result.cases if case.outcome in FAILING]
     if result.verdict == "passed":
         flaky = sum(case.flaky for case in result.cases) + result.flaky
-        green = f"{_passed_count(result.cases)} green" if result.cases else "green"
-        return f"{green}, {flaky} flaky" if flaky else green
+        parts = [f"{_passed_count(result.cases)} green" if result.cases else "green"]
+        parts += [f"{flaky} flaky"] if flaky else []
+        parts += [killed_runs_text(result.killed_runs)] if result.killed_runs else []
+        return ", ".join(parts)
     return _failures_line(failing, result.cases) if failing and result.verdict == "failed" else result.reason
 
 
 def _summary_line(findings: _RequiredFindings, report: TestReport) -> str:
     """Return a verdict's one line for people: tampering, new failures and red commands, or what is green; then known,
-    fixed and flaky tests.
+    fixed and flaky tests, and runs that were killed.
 
     Without tampering, what the experiment has shown and what it did not ask comes last.
     """
@@ -215,6 +228,8 @@ def _summary_line(findings: _RequiredFindings, report: TestReport) -> str:
         parts.append(f"{len(report.fixed)} fixed: {join_short_names(report.fixed)}")
     if findings.flaky:
         parts.append(f"{len(findings.flaky)} flaky: {join_short_names(findings.flaky)}")
+    if findings.killed_runs:
+        parts.append(killed_runs_text(findings.killed_runs))
     text = parts[0] + "".join(f"{joiner if n == 1 else '; '}{part}" for n, part in enumerate(parts[1:], start=1))
     experiment = report.experiment
     if experiment is None or tampered:

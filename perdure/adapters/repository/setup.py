@@ -11,7 +11,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.adapters.git.checkouts import filtered_paths
@@ -142,7 +142,8 @@ async def run_setup(
     lock     a file that the sandbox holds locked while a command lives; None: none
     fence    called before each command starts; raises (Superseded) to refuse
 
-    Raises SetupFailed for the first command that fails, with its last lines and the fix; the others are not run. Raises
+    A command that a signal ended which somebody had sent is run once more. Raises SetupFailed for the first command
+    that fails, with its last lines and the fix; the others are not run. Raises
     SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and before either what `fence` raises.
     """
     loop = asyncio.get_running_loop()
@@ -167,6 +168,9 @@ async def run_setup(
         )
         async with follow_lines(log, on_line):
             finished = await sandbox.run_command(command)
+            if finished.is_killed:  # not by what the command does, unless it happens again
+                on_line("killed; once more")
+                finished = await sandbox.run_command(replace(command, timeout_s=max(0.1, deadline - loop.time())))
         await in_thread(finished.raise_for_failure, command, f"[setup] {script}")
         if finished.exit_code != 0:
             raise _setup_error(script, finished, await in_thread(read_tail, log, FAILURE_TAIL_CHARS), timeout_s)

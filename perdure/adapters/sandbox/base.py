@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -108,6 +109,12 @@ class SandboxCommand:
         return self.inside or self.worktree
 
 
+KILLED_EXIT_CODES = frozenset(128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
+"""Exit codes of a command that was ended by a signal which somebody sends: a person, a program, a kernel without
+memory. Other signals, such as SIGSEGV, come from what a process does itself. Who has sent one cannot be seen: it may be
+the command, and then it does so again."""
+
+
 @dataclass(frozen=True)
 class SandboxResult:
     """The end of a command.
@@ -132,6 +139,11 @@ class SandboxResult:
     peak: int = 0
     died: bool = False
     running: tuple[str, ...] = ()
+
+    @property
+    def is_killed(self) -> bool:
+        """Return whether a signal that somebody has sent ended the command, and no limit of ours."""
+        return self.exit_code in KILLED_EXIT_CODES and not self.over
 
     def raise_for_failure(self, command: SandboxCommand, where: str) -> None:
         """Raise an error when it was not the command that failed, but the sandbox or the place in which it ran.

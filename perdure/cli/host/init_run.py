@@ -179,6 +179,7 @@ class _InitRun:
             source=await asyncio.to_thread(check_out),
             shared=record.setup_paths,
             git_dir=await asyncio.to_thread(update_view, self.workspace, self.base, self.commit, self.base),
+            renew=check_out,
         )
         detected, vault = self.result.detected, self.workspace.vault
         test_side = await asyncio.to_thread(
@@ -192,14 +193,13 @@ class _InitRun:
                 commit=self.commit,
                 tree=vault.tree_of(self.commit),
                 on_progress=lambda line: None,
-                renew=check_out,
                 held=test_side.paths_for_command,
             )
 
         async def find_written_paths(test: TestCommand) -> tuple[str, ...]:
             """Return what of the test side has to be writable so that a command can write what it writes there."""
             before = test_side.stamp_files(await asyncio.to_thread(check_out), test)
-            await run_once(place, test, "writable")
+            await run_once(replace(place, renew=None), test, "writable")
             after = test_side.stamp_files(self.directory / "clean", test)
             return test_side.writable_paths(
                 sorted(path for path in {*before, *after} if before.get(path) != after.get(path))

@@ -29,6 +29,7 @@ from perdure.client.history.state import request_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.server.view import status_word
 from perdure.local.replay import replay_histories
+from perdure.models.checks.report import killed_runs_text
 from perdure.models.delivery import verify
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsStatus
@@ -222,7 +223,7 @@ async def _rerun_tests(
         rerun = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
     except PerdureError as error:
         return [_make_claim(name, unknown(f"{id}: {error.what}")) for name in names]
-    judgements = [_compare_tests(result.tests, rerun, id), compare_experiments(result, rerun)]
+    judgements = [compare_tests(result.tests, rerun, id), compare_experiments(result, rerun)]
     return [_make_claim(name, judgement) for name, judgement in zip(names, judgements, strict=False)]
 
 
@@ -253,24 +254,27 @@ def _no_rerun_reason(evidence: Evidence) -> str:
     return ""
 
 
-def _compare_tests(before: TestsResult, rerun: DeliveryResult, id: str) -> tuple[verify.ClaimStatus, str]:
+def compare_tests(before: TestsResult, rerun: DeliveryResult, id: str) -> tuple[verify.ClaimStatus, str]:
     """Compare the verdict of a rerun, a delivery of that id, with the receipt's; return the claim's status and
     explanation.
 
-    Unknown when the rerun ended without a verdict or tested another tree. Passed and flaky tests are counted together:
-    a flaky test may be among the passed ones in one of the two runs only.
+    Unknown when the rerun ended without a verdict or tested another tree, or when tests are flaky and the counts
+    differ. Flaky tests are among the passed ones; of them, and of killed runs, the explanation tells: the other run
+    need not have seen them.
     """
     now = rerun.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
         return unknown(f"{id} ended without a verdict: {rerun.message or rerun.status}")
     if now.tree_sha != before.tree_sha:
         return unknown(f"the branch has moved to tree {short_sha(now.tree_sha or '')} meanwhile")
-    passed = [None if result.passed is None else result.passed + result.flaky for result in (before, now)]
-    same = (now.status, passed[1], now.failed) == (before.status, passed[0], before.failed)
-    texts = [_tests_text(result) for result in (before, now)]
-    if not same:
-        return contradicted([f"the receipt says {texts[0]}, now it is {texts[1]} ({id})"])
-    return verified(f"{texts[1]} on tree {short_sha(now.tree_sha or '')}, as before ({id})")
+    was_text, now_text = _tests_text(before), _tests_text(now)
+    difference = f"the receipt says {was_text}, now it is {now_text} ({id})"
+    if now.status != before.status:
+        return contradicted([difference])
+    if (now.passed, now.failed) != (before.passed, before.failed):
+        return unknown(f"tests are flaky; {difference}") if now.flaky or before.flaky else contradicted([difference])
+    more = "as before" if was_text == now_text else f"the receipt says {was_text}"
+    return verified(f"{now_text} on tree {short_sha(now.tree_sha or '')}, {more} ({id})")
 
 
 def compare_experiments(before: DeliveryResult, rerun: DeliveryResult) -> tuple[verify.ClaimStatus, str]:
@@ -316,8 +320,11 @@ def _experiment_text(tests: TestsResult) -> str:
 
 def _tests_text(tests: TestsResult) -> str:
     """Return a verdict's status and counts in words."""
-    counts = "" if tests.passed is None else f", {tests.passed} passed, {tests.failed} failed"
-    return f"{tests.status}{counts}" + (f", {tests.flaky} flaky" if tests.flaky else "")
+    parts = [str(tests.status)]
+    parts += [] if tests.passed is None else [f"{tests.passed} passed", f"{tests.failed} failed"]
+    parts += [f"{tests.flaky} flaky"] if tests.flaky else []
+    parts += [killed_runs_text(tests.killed_runs)] if tests.killed_runs else []
+    return ", ".join(parts)
 
 
 def _make_claim(name: str, judgement: tuple[verify.ClaimStatus, str]) -> verify.Claim:

@@ -67,6 +67,7 @@ class CommandExperiment(PublishedModel):
     written   files of the test side that this command wrote on the change and not on the base
     steered   shared settings of the change without which the base's tests do not even start on it
     unasked   for people: what could not be asked, and why
+    killed_runs  as in CommandResult
     """
 
     name: str
@@ -89,6 +90,7 @@ class CommandExperiment(PublishedModel):
     written: tuple[str, ...] = ()
     steered: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
+    killed_runs: int = 0
 
 
 class Experiment(PublishedModel):
@@ -216,6 +218,11 @@ def _canaries_text(outcomes: Iterable[CanaryOutcome]) -> str:
     return "canaries caught" if CanaryOutcome.CAUGHT in outcomes else ""
 
 
+def killed_runs_text(number: int) -> str:
+    """Return how many runs of tests were ended by a signal that somebody had sent, `1 run killed and done again`."""
+    return f"{format_count(number, 'run')} killed and done again"
+
+
 class TestCase(PublishedModel):
     """One test as its runner reported it (docs/testing.md).
 
@@ -257,6 +264,7 @@ class CommandResult(PublishedModel):
              undecidable: red there and here, and no report says in what. None: it passed, or no base is known
     partial  it stops at its first failure, or has another part that runs only when the tests pass
     flaky    it failed as a whole, and passed when it was run once more
+    killed_runs  runs that a signal ended which somebody had sent, and that were done again: they show nothing
     cases    failed first, of these the new ones before the known ones
     """
 
@@ -267,6 +275,7 @@ class CommandResult(PublishedModel):
     verdict: str
     since: BaseComparison | None = None
     flaky: bool = False
+    killed_runs: int = 0
     partial: bool = False
     exit_code: int | None = None
     duration_s: float = 0.0

@@ -18,6 +18,7 @@ from perdure.models.checks.report import (
     Severity,
     TestCase,
     TestReport,
+    killed_runs_text,
 )
 from perdure.text import format_count, one_line, shorten
 
@@ -347,13 +348,14 @@ def cases_of(command: CommandResult) -> CaseGroups:
 
 
 def verdict_of(command: CommandResult) -> str:
-    """Return a command's verdict in one line for people: `failed, exit code 1, new`; also whether it is flaky, stops at
-    its first failure, or does not decide."""
+    """Return a command's verdict in one line for people: `failed, exit code 1, new`; also whether it is flaky, was
+    killed, stops at its first failure, or does not decide."""
     parts = [VERDICTS.get(command.verdict, command.verdict)]
     is_bad = command.verdict != "passed"
     parts += [f"exit code {command.exit_code}"] if is_bad and command.exit_code is not None else []
     parts += [SINCE[command.since]] if command.since else []
     parts += ["passed when it was run once more"] if command.flaky else []
+    parts += [killed_runs_text(command.killed_runs)] if command.killed_runs else []
     parts += ["stops at its first failure"] if command.partial else []
     parts += [] if command.required else ["does not decide"]
     return ", ".join(parts)

@@ -61,6 +61,7 @@ class TestsResult(PublishedModel):
     new_failures    failed here and not on the base commit; None: cannot be told
     known_failures  failed there too, and do not count as red; fixed: failed there and passed here
     flaky           failed, and passed when they were run once more, alone
+    killed_runs     runs that a signal ended which somebody had sent, and that were done again: no failures, no flakes
     tampered        places where the change makes the tests say less than they did on the base
     accepted        a person's word that red tests were red before, where nothing else can tell; else empty
     experiment      `455/455 of the base's own tests pass on the change · 3 new tests fail without it · canaries
@@ -77,6 +78,7 @@ class TestsResult(PublishedModel):
     known_failures: int | None = None
     fixed: int | None = None
     flaky: int = 0
+    killed_runs: int = 0
     tampered: int = 0
     accepted: str = ""
     experiment: str = ""

@@ -3,6 +3,7 @@ issue comment and webhook take the text from here and add their own markup."""
 
 from __future__ import annotations
 
+from perdure.models.checks.report import killed_runs_text
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import Receipt, ReviewResult, ReviewStatus, TestsResult, TestsStatus, UsageResult
 from perdure.text import format_count, format_money, format_tokens, one_line, short_sha
@@ -44,8 +45,8 @@ def untested_text(status: TestsStatus) -> str:
 
 
 def tests_line(tests: TestsResult) -> str:
-    """Return a verdict's counts in one line: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`, and
-    places tampered with.
+    """Return a verdict's counts in one line: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`,
+    places tampered with, and runs that were killed.
 
     Passed tests and new failures are told at zero as well, the other counts only above it. The status stands in place
     of a passed count that is not known, and new failures that are not known are left out. When there is no verdict,
@@ -60,6 +61,7 @@ def tests_line(tests: TestsResult) -> str:
     parts += [f"{format_count(tests.tampered, 'place')} tampered with"] if tests.tampered else []
     parts += [f"{tests.fixed} fixed"] if tests.fixed else []
     parts += [f"{tests.flaky} flaky"] if tests.flaky else []
+    parts += [killed_runs_text(tests.killed_runs)] if tests.killed_runs else []
     return ", ".join(parts)
 
 

@@ -122,6 +122,7 @@ def result_of_tests(state: DeliveryState) -> TestsResult:
         known_failures=verdict.known_failures,
         fixed=verdict.fixed,
         flaky=verdict.flaky,
+        killed_runs=verdict.killed_runs,
         tampered=verdict.tampered,
         accepted=red_tests_approval_text(state),
         experiment=verdict.experiment,

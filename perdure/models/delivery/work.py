@@ -293,6 +293,7 @@ class TestVerdict(HistoryModel):
     known_failures  tests that failed on the base too; None: nothing is known about the base
     fixed           what failed on the base and passed now; None as above
     flaky           tests, and commands as a whole, that failed and passed when they were run once more
+    killed_runs     runs, of experiments too, that a signal ended which somebody had sent, and that were done again
     undecidable     red only in commands that were red on the base too and have nothing but an exit code
     tampered        places where the change makes the tests say less than on the base; 0 where that was asked for
     fingerprint     equal for two red verdicts with the same failures
@@ -316,6 +317,7 @@ class TestVerdict(HistoryModel):
     known_failures: int | None = None
     fixed: int | None = None
     flaky: int = 0
+    killed_runs: int = 0
     undecidable: bool = False
     tampered: int = 0
     fingerprint: str = ""

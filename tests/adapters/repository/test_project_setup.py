@@ -6,8 +6,10 @@ import asyncio
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perdure.adapters.repository.setup import copy_files, ignore_dependencies, run_setup
@@ -15,6 +17,7 @@ from perdure.adapters.sandbox import base
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.worker.attempt import FAILURE_CHARS
 from perdure.models.errors import DiskFull, SetupFailed, WorkCutOff
+from tests.killed_commands import first_process, killed_once, shell
 from tests.sandboxes import Files
 from tests.waiting import patient
 
@@ -66,6 +69,25 @@ async def test_a_failing_command_stops_setup_and_shows_its_last_lines(
     assert "perdure.toml" in error.fix
     assert len(str(error)) <= FAILURE_CHARS
     assert not (root / "never").exists()
+
+
+@pytest.mark.parametrize("pick", [first_process, shell])
+async def test_a_command_that_is_killed_from_outside_is_run_once_more(
+    sandbox: Sandbox, files: Files, tmp_path: Path, pick: Callable[[psutil.Process], psutil.Process | None]
+) -> None:
+    root, lines = files({}), list[str]()
+    command = "echo x >> ran.log; sleep 3; true"
+    async with killed_once(("sleep", "3"), pick):
+        await run_setup(sandbox, root, [command], 60, tmp_path / "logs", lines.append)
+    assert (root / "ran.log").read_text().split() == ["x", "x"]
+    assert lines == [f"$ {command}", "killed; once more"]
+
+
+async def test_a_command_that_is_killed_each_time_has_failed(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
+    root = files({})
+    with pytest.raises(SetupFailed, match="exit code 137"):
+        await run_setup(sandbox, root, ["echo x >> ran.log; kill -9 $$"], 60, tmp_path / "logs", lambda _: None)
+    assert (root / "ran.log").read_text().split() == ["x", "x"]
 
 
 async def test_a_missing_installer_is_named(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:

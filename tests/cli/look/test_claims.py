@@ -9,7 +9,7 @@ import pytest
 
 from perdure.cli.look.claims import check_claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan, UnknownFacts
-from perdure.cli.look.verifying import compare_experiments
+from perdure.cli.look.verifying import compare_experiments, compare_tests
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import (
     DeliveryResult,
@@ -390,4 +390,32 @@ def test_experiments_that_are_made_again_find_the_same_on_the_same_base(
     before = RESULT.model_copy(update={"tests": judged_of(TRIED).result.tests, "base_sha": sha("b")})
     tests = Verdict.model_validate({**before.tests.model_dump(), **now})
     found = compare_experiments(before, before.model_copy(update={"tests": tests, "base_sha": sha(base)}))
+    assert (found[0], words in found[1]) == (mark, True), found[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "mark", "words"),
+    [
+        ({}, {}, ClaimStatus.VERIFIED, "green, 2 passed, 0 failed on tree ddddddd, as before (again)"),
+        ({"flaky": 1}, {}, ClaimStatus.VERIFIED, "the receipt says green, 2 passed, 0 failed, 1 flaky (again)"),
+        (
+            {},
+            {"flaky": 1},
+            ClaimStatus.VERIFIED,
+            "green, 2 passed, 0 failed, 1 flaky on tree ddddddd, the receipt says",
+        ),
+        ({"killed_runs": 1}, {}, ClaimStatus.VERIFIED, "0 failed, 1 run killed and done again (again)"),
+        ({"passed": None, "flaky": 1}, {"passed": None}, ClaimStatus.VERIFIED, "green on tree"),
+        ({}, {"passed": 1}, ClaimStatus.CONTRADICTED, "now it is green, 1 passed"),
+        ({"flaky": 1}, {"passed": 1}, ClaimStatus.UNKNOWN, "tests are flaky; the receipt says"),
+        ({"flaky": 1}, {"status": "red", "passed": 1, "failed": 1}, ClaimStatus.CONTRADICTED, "now it is red"),
+        ({}, {"tree_sha": sha("f")}, ClaimStatus.UNKNOWN, "has moved to tree fffffff"),
+        ({}, {"status": "skipped"}, ClaimStatus.UNKNOWN, "without a verdict"),
+    ],
+)
+def test_a_flake_or_a_kill_that_the_other_run_did_not_see_is_named_and_contradicts_nothing(
+    before: dict[str, Any], now: dict[str, Any], mark: ClaimStatus, words: str
+) -> None:
+    tests = [Verdict.model_validate({**RESULT.tests.model_dump(), **changed}) for changed in (before, now)]
+    found = compare_tests(tests[0], RESULT.model_copy(update={"tests": tests[1]}), "again")
     assert (found[0], words in found[1]) == (mark, True), found[1]

@@ -188,7 +188,13 @@ class _CommandTrial:
         written = {path for ran in (b_run, c_run, change_run) if ran is not None for path in ran.written_paths}
         if written:
             written -= set((await self._run_base_once()).written_paths)
-        return result.model_copy(update={"unasked": tuple(self._unasked_reasons), "written": tuple(sorted(written))})
+        return result.model_copy(
+            update={
+                "unasked": tuple(self._unasked_reasons),
+                "written": tuple(sorted(written)),
+                "killed_runs": self._runs.killed_runs,
+            }
+        )
 
     async def _judge_new_tests(
         self, base_run: ExperimentRun | None, change_result: CommandResult, d_run: ExperimentRun | None

@@ -97,9 +97,14 @@ async def run_in_checkout(
     Raises SandboxUnavailable or WorkCutOff when the sandbox failed, and Superseded when a newer attempt owns the work.
     """
     source = setting.directory / f"clean-{label}"
-    place = setting.place
+    place, stamps_before = setting.place, dict[str, tuple[int, ...]]()
+
+    def lay_out() -> None:
+        stamps_before.clear()
+        stamps_before.update(_lay_out(setting, layout, source, test))
+
     try:
-        stamps_before = await in_thread(_lay_out, setting, layout, source, test)
+        await in_thread(lay_out)
         full = place.sandbox.grade is SandboxGrade.FULL
         read_only_paths = await in_thread(layout.rules.read_only_paths, layout.paths, test.writes) if full else ()
         env = {**place.env, **{name: append_options(place.env, name, options) for name, options in layout.env.items()}}
@@ -110,6 +115,7 @@ async def run_in_checkout(
             env=env,
             log_dir=setting.directory / f"logs-{label}",
             startup=layout.startup,
+            renew=lay_out,
         )
         if layout.elsewhere and full:
             run_place = replace(run_place, inside=OTHER_CHECKOUT, linked_at=place.inside or place.worktree)
@@ -134,6 +140,7 @@ class CommandRuns:
 
     number       the command's, from 1
     on_progress  called with one line as each run begins
+    killed_runs  of all of them, as in CommandResult
     """
 
     setting: ExperimentSetting
@@ -141,6 +148,7 @@ class CommandRuns:
     number: int
     on_progress: Callable[[str], None]
     run_count: int = 0
+    killed_runs: int = 0
 
     async def run_whole(self, kind: str, layout: TreeLayout) -> ExperimentRun:
         """Run the whole command in a layout, report one line as it begins, and return the run.
@@ -169,6 +177,7 @@ class CommandRuns:
         test_run = await run_in_checkout(
             self.setting, layout, self.test, f"{self.number}-{kind}-{self.run_count}", case
         )
+        self.killed_runs += test_run.result.killed_runs if test_run is not None else 0
         for point in _CRASH_POINTS.get(kind, ()):
             crash_point(point)
         return test_run

@@ -11,6 +11,7 @@ from experiment_fixtures import Trials
 
 from perdure.models.checks.report import CanaryOutcome
 from perdure.models.config.repository import TestCommand
+from tests.killed_commands import first_process, killed_once
 
 PYTEST = f"{sys.executable} -m pytest -q"
 UNITTEST = f"{sys.executable} -m unittest discover -s tests"
@@ -55,6 +56,20 @@ async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried
     assert found.summary_line == (
         "2/2 of the base's own tests pass on the change · 1 new test fails without it · canaries caught"
     )
+
+
+@pytest.mark.timeout(120)
+async def test_a_run_that_is_killed_from_outside_shows_nothing_and_is_made_again(tried: Trials) -> None:
+    """Of the change's tests on the base; the others do not sleep."""
+    half = CALC + "\n\ndef half(a):\n    return a / 2\n"
+    slow = "import os\n'half' in open('calc.py').read() or os.system('sleep 3')\n"
+    test = slow + "from calc import half\n\ndef test_half():\n    assert half(4) == 2\n"
+    async with killed_once(("sleep", "3"), first_process):
+        found = await tried(FOR_PYTEST, {"calc.py": half, "tests/test_half.py": test}, PYTEST)
+    (trial,) = found.commands
+    assert not found.is_tampered
+    assert (trial.proving, trial.unbuilt, trial.unasked) == (("tests/test_half.py::test_half",), (), ())
+    assert (trial.killed_runs, trial.written, trial.canaries) == (1, (), CanaryOutcome.CAUGHT)
 
 
 KEPT = f"kept = []\n\n\ndef keep(one):\n    kept.append(one)\n\n\n{CALC}"
