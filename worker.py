@@ -52,7 +52,7 @@ async def main() -> None:
                 task_queue=queue,
                 identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
-                interceptors=[guard, OriginInterceptor(client), AttemptInterceptor(host)],
+                interceptors=[guard, OriginInterceptor(client, host.accepted_runs), AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=connect.heartbeat_throttle(client),
                 graceful_shutdown_timeout=DRAIN,

@@ -23,7 +23,7 @@ from activities.run_tests import RunTestsActivity
 from activities.turns import turn_activities
 from activities.workflow_lookup import last_table, look_for, prioritise_delivery, resume_point
 from activities.workflow_origin import OriginInterceptor as OriginInterceptor
-from activities.workflow_origin import former_run
+from activities.workflow_origin import PreviousRunActivity
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]
@@ -43,7 +43,7 @@ def any_host_activities(host: Host) -> Activities:
         FollowActivities(host).follow,
         FollowActivities(host).check_landed,
         look_for,
-        former_run,
+        PreviousRunActivity(host.accepted_runs).former_run,
         prioritise_delivery,
         resume_point,
     ]

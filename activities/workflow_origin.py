@@ -1,6 +1,6 @@
 """The origin of a workflow, and of the state that it begins with: asked of the server before a worker does anything for
 it. Class `OriginInterceptor` asks so before every activity, and activity `former_run` for a backlog, which says itself
-what is wrong.
+what is wrong. A home asks once a run: it keeps which ones it has accepted (perdure/adapters/worker/origin_record.py).
 
 Whoever may start workflows may start ours with any state, and may call our activities from workflows of their own. The
 server alone knows which run went on in which, which workflow began which, and what is in a run's history; nobody can
@@ -30,10 +30,11 @@ from temporalio.client import (
     WorkflowQueryFailedError,
 )
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.workflow_lookup import describe_workflow, start_attributes
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.origin_record import AcceptedRuns
 from perdure.client.delivery.turns import find_turn, state_before, turns_of_runs
 from perdure.client.history.runs import read_run, read_runs
 from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, state_digest
@@ -51,11 +52,10 @@ UNKNOWN_RESUME = "resume: that state comes from no run before it: start it witho
 QUERY_TIMEOUT = timedelta(seconds=20)
 """The time a worker has to replay a thousand events of the ended run; after that the activity is tried again."""
 
-CHAIN_MOST = 50
-"""Runs that are looked back through, from one that went on as the next to the first of them."""
-
-KNOWN_MOST = 4096
-"""Runs that a worker remembers as asked about."""
+CHAIN_MOST = 1000
+"""Runs that are looked back through, from one that went on as the next to the first of them, or to one that this home
+has accepted: 10 s of a server, within the time after which an activity without a heartbeat is tried again. No backlog
+comes near it."""
 
 CALLED_ALONE = frozenset({"read", "keep", "spent", "verify", "verify_published", "aim"})
 """Activities that clients call without a workflow: they read a delivery, or store a text for it."""
@@ -67,9 +67,8 @@ REPORTS_ITSELF = "former_run"
 class OriginInterceptor(Interceptor):
     """An interceptor that lets an activity run only for a workflow of ours, with a state of ours."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._known_runs: set[tuple[str, str]] = set()
+    def __init__(self, client: Client, accepted: AcceptedRuns) -> None:
+        self._client, self._accepted = client, accepted
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _OriginActivityInterceptor(next, self)
@@ -79,17 +78,9 @@ class OriginInterceptor(Interceptor):
         retried, when the server does not answer."""
         if info.workflow_id is None or info.workflow_run_id is None:
             return "" if info.activity_type in CALLED_ALONE else f"{info.activity_type} is called by {FOREIGN}"
-        key = info.workflow_id, info.workflow_run_id
-        if key in self._known_runs or info.activity_type == REPORTS_ITSELF:
+        if info.activity_type == REPORTS_ITSELF:
             return ""
-        problem = await origin_problem(self._client, *key)
-        if problem and await _has_worked(self._client, *key, (TASK_QUEUE, info.task_queue)):
-            problem = ""  # it was asked when it began; what it began with is gone, or was rewound, since
-        if not problem:
-            if len(self._known_runs) >= KNOWN_MOST:
-                self._known_runs.clear()
-            self._known_runs.add(key)
-        return problem
+        return await origin_problem(self._client, self._accepted, info.workflow_id, info.workflow_run_id)
 
 
 class _OriginActivityInterceptor(ActivityInboundInterceptor):
@@ -106,35 +97,54 @@ class _OriginActivityInterceptor(ActivityInboundInterceptor):
         return await self.next.execute_activity(input)
 
 
-@activity.defn
-async def former_run(work: PreviousRunInput) -> PreviousRunResult:
-    """Check that the state of a backlog's run comes from an earlier run of it, from the delivery whose tasks it builds,
-    or from an ended run that was reopened; return the reason why it does not, empty when it does. Raises RPCError,
-    which is retried, when the server does not answer."""
-    run_id = activity.info().workflow_run_id or ""
-    return PreviousRunResult(reason=await origin_problem(activity.client(), work.backlog, run_id))
+class PreviousRunActivity:
+    """The activity by which a backlog asks for the origin of its state."""
+
+    def __init__(self, accepted: AcceptedRuns) -> None:
+        self._accepted = accepted
+
+    @activity.defn
+    async def former_run(self, work: PreviousRunInput) -> PreviousRunResult:
+        """Check that the state of a backlog's run comes from an earlier run of it, from the delivery whose tasks it
+        builds, or from an ended run that was reopened; return the reason why it does not, empty when it does. Raises
+        RPCError, which is retried, when the server does not answer."""
+        run_id = activity.info().workflow_run_id or ""
+        return PreviousRunResult(reason=await origin_problem(activity.client(), self._accepted, work.backlog, run_id))
 
 
 FOREIGN = "no workflow of Perdure's"
 
 
-async def origin_problem(client: Client, id: str, run_id: str) -> str:
-    """Return why a run is none of ours or begins with a state that no run of ours has left; empty: all is well. Raises
-    RPCError when the server does not answer."""
-    for look in range(CHAIN_MOST):
+async def origin_problem(client: Client, accepted: AcceptedRuns, id: str, run_id: str) -> str:
+    """Return why a run is none of ours or begins with a state that no run of ours has left; empty: all is well. A run
+    that this home has accepted is not asked about again. Raises RPCError when the server does not answer."""
+    if (id, run_id) in accepted:
+        return ""
+    problem = await _ask_origin(client, accepted, id, run_id)
+    if not problem:
+        await in_thread(accepted.add, (id, run_id))
+    return problem
+
+
+async def _ask_origin(client: Client, accepted: AcceptedRuns, id: str, run_id: str) -> str:
+    """Ask the server about a run and the runs that went on as it, back to the first of them or to one that this home
+    has accepted, and return what `origin_problem` says."""
+    for _ in range(CHAIN_MOST):
         description = await describe_workflow(client, id, run_id)
-        if description is None and look:
-            return ""  # deleted since: the run that went on from it, on our queue, has been asked in its time
         if description is None or not _is_ours(description):
             return f"{shorten(id, 100)} is {FOREIGN}: it is not on queue {TASK_QUEUE}"
         started = await start_attributes(client.get_workflow_handle(id, run_id=run_id))
         if started is None:
             return f"{shorten(id, 100)} has no beginning"
+        # A reset copies the beginning: the run that it came from may have been accepted, and what that goes on from may
+        # be gone since.
+        if (id, started.original_execution_run_id) in accepted:
+            return ""
         arguments = await client.data_converter.decode_wrapper(started.input)
         if not _takes_state(description.workflow_type, arguments):
             return ""
         if not started.continued_execution_run_id:
-            return await _ORIGINS[description.workflow_type](client, description, started, arguments)
+            return await _ORIGINS[description.workflow_type](client, accepted, description, started, arguments)
         # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
         # 1.32.0). A retry policy or a cron schedule of whoever started it begins the next run with what was sent.
         former = await describe_workflow(client, id, started.continued_execution_run_id)
@@ -146,7 +156,9 @@ async def origin_problem(client: Client, id: str, run_id: str) -> str:
         ):
             return _UNKNOWN[description.workflow_type]
         run_id = started.continued_execution_run_id
-    return ""
+        if (id, run_id) in accepted:
+            return ""
+    return f"it has gone on in more than {CHAIN_MOST} runs, of which this home knows none"
 
 
 def _is_ours(description: WorkflowExecutionDescription | None) -> bool:
@@ -163,7 +175,7 @@ def _takes_state(kind: str, arguments: list[Any]) -> bool:
 
 
 async def _parent_problem(
-    client: Client, started: WorkflowExecutionStartedEventAttributes, kind: str, unknown: str
+    client: Client, accepted: AcceptedRuns, started: WorkflowExecutionStartedEventAttributes, kind: str, unknown: str
 ) -> str:
     """Return `unknown` unless a workflow of this type and of ours has begun the run, and begins itself with a state of
     ours; then return an empty text."""
@@ -171,11 +183,12 @@ async def _parent_problem(
     description = await describe_workflow(client, parent.workflow_id, parent.run_id) if parent.workflow_id else None
     if description is None or description.workflow_type != kind:
         return unknown
-    return unknown if await origin_problem(client, parent.workflow_id, parent.run_id) else ""
+    return unknown if await origin_problem(client, accepted, parent.workflow_id, parent.run_id) else ""
 
 
 async def _delivery_problem(
     client: Client,
+    accepted: AcceptedRuns,
     description: WorkflowExecutionDescription,
     started: WorkflowExecutionStartedEventAttributes,
     arguments: list[Any],
@@ -187,10 +200,12 @@ async def _delivery_problem(
         if (resume := request.resume) is not None and resume.continued:
             return UNKNOWN_RESUME  # the server would know of it
         if resume is None:
-            return await _parent_problem(client, started, "Backlog", "landing: a backlog's deliveries are begun by it")
+            return await _parent_problem(
+                client, accepted, started, "Backlog", "landing: a backlog's deliveries are begun by it"
+            )
         if request.forked is not None and request.forked.attempt:
-            return await _parent_problem(client, started, "Delivery", UNKNOWN_RESUME)
-        expected_states = await _left_states(client, description, request, resume)
+            return await _parent_problem(client, accepted, started, "Delivery", UNKNOWN_RESUME)
+        expected_states = await _left_states(client, accepted, description, request, resume)
         claims = _claimed_fields(DeliveryState.model_validate(resume.state), is_rewound=bool(resume.rewound))
         known = (_claimed_fields(state, is_rewound=bool(resume.rewound)) for state in expected_states)
     except (InvalidRequest, BadInput, ValidationError) as error:
@@ -199,7 +214,11 @@ async def _delivery_problem(
 
 
 async def _left_states(
-    client: Client, description: WorkflowExecutionDescription, request: DeliveryRequest, resume: ResumePoint
+    client: Client,
+    accepted: AcceptedRuns,
+    description: WorkflowExecutionDescription,
+    request: DeliveryRequest,
+    resume: ResumePoint,
 ) -> list[DeliveryState]:
     """Return the states that were left where the delivery is said to go on: that of an ended run of its own, or those
     before the turn of another delivery that it is forked at; none when these are not ours. Raises BadInput for a turn
@@ -207,7 +226,7 @@ async def _left_states(
     states = list[DeliveryState]()
     if (forked := request.forked) is not None and not resume.run_id:
         newest = await describe_workflow(client, forked.delivery)
-        if newest is None or await origin_problem(client, forked.delivery, newest.run_id):
+        if newest is None or await origin_problem(client, accepted, forked.delivery, newest.run_id):
             return []
         for run_history in await read_runs(client, forked.delivery, newest.run_id):
             own_turns = [turn for turn in turns_of_runs([run_history]) if turn.place == forked.at]
@@ -218,13 +237,16 @@ async def _left_states(
         former is None
         or former.workflow_type != "Delivery"
         or former.status == WorkflowExecutionStatus.RUNNING
-        or await origin_problem(client, description.id, resume.run_id)
+        or await origin_problem(client, accepted, description.id, resume.run_id)
     ):
         return []
     if resume.rewound:
         run_history = await read_run(client, description.id, resume.run_id)
         before = state_before(run_history, find_turn(turns_of_runs([run_history]), resume.rewound))
-        return [before, *[_with_budget(before, budget) for budget in await _budget_before(client, description)]]
+        return [
+            before,
+            *[_with_budget(before, budget) for budget in await _budget_before(client, accepted, description)],
+        ]
     state_json = await _state_left(client, description.id, resume.run_id)
     return [DeliveryState.model_validate(state_json).for_retry()] if state_json is not None else []
 
@@ -235,13 +257,15 @@ def _with_budget(state: DeliveryState, budget: BudgetState) -> DeliveryState:
     return state.model_copy(update={"budget": budget})
 
 
-async def _budget_before(client: Client, description: WorkflowExecutionDescription) -> list[BudgetState]:
+async def _budget_before(
+    client: Client, accepted: AcceptedRuns, description: WorkflowExecutionDescription
+) -> list[BudgetState]:
     """Return the budget that the run of ours just before this one of the same delivery has left; none when it left
     none."""
     id, began = description.id.replace("'", ""), description.start_time
     others = [one async for one in client.list_workflows(f"WorkflowId = '{id}'") if one.start_time < began]
     newest = max(others, key=lambda execution: execution.start_time, default=None)
-    if newest is None or await origin_problem(client, newest.id, newest.run_id):
+    if newest is None or await origin_problem(client, accepted, newest.id, newest.run_id):
         return []
     state_json = await _state_left(client, newest.id, newest.run_id)
     return [DeliveryState.model_validate(state_json).budget] if state_json is not None else []
@@ -291,6 +315,7 @@ def _claimed_fields(state: DeliveryState, *, is_rewound: bool) -> dict[str, Any]
 
 async def _backlog_problem(
     client: Client,
+    accepted: AcceptedRuns,
     description: WorkflowExecutionDescription,
     started: WorkflowExecutionStartedEventAttributes,
     arguments: list[Any],
@@ -303,7 +328,7 @@ async def _backlog_problem(
     too. Raises RPCError when server or worker does not answer.
     """
     if started.parent_workflow_execution.workflow_id:
-        return await _parent_problem(client, started, "Delivery", UNKNOWN_STATE)
+        return await _parent_problem(client, accepted, started, "Delivery", UNKNOWN_STATE)
     try:
         state = BacklogState.model_validate(arguments[1])
     except ValidationError:
@@ -349,16 +374,18 @@ def _without_items(arguments: list[Any]) -> dict[str, Any]:
 
 async def _stack_problem(
     client: Client,
+    accepted: AcceptedRuns,
     description: WorkflowExecutionDescription,
     started: WorkflowExecutionStartedEventAttributes,
     arguments: list[Any],
 ) -> str:
     """Return why a stack that is followed is not one of the backlog that began this run; empty: it is."""
-    return await _parent_problem(client, started, "Backlog", UNKNOWN_STATE)
+    return await _parent_problem(client, accepted, started, "Backlog", UNKNOWN_STATE)
 
 
 Origin = Callable[
-    [Client, WorkflowExecutionDescription, WorkflowExecutionStartedEventAttributes, list[Any]], Awaitable[str]
+    [Client, AcceptedRuns, WorkflowExecutionDescription, WorkflowExecutionStartedEventAttributes, list[Any]],
+    Awaitable[str],
 ]
 _ORIGINS: Mapping[str, Origin] = {
     "Delivery": _delivery_problem,
@@ -373,22 +400,3 @@ _UNKNOWN = {
     "Treasury": "",
 }
 """Our workflow types, and what is said of a state that no run of ours has left; the last two publish nothing."""
-
-
-async def _has_worked(client: Client, id: str, run_id: str, queues: tuple[str, ...]) -> bool:
-    """Return whether a worker of these queues has done anything for a run of ours before: then its origin was asked at
-    that time."""
-    if not _is_ours(await describe_workflow(client, id, run_id)):
-        return False
-    scheduled = set[int]()
-    try:
-        async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
-            attributes = event.activity_task_scheduled_event_attributes
-            if attributes.task_queue.name in queues and attributes.activity_type.name != REPORTS_ITSELF:
-                scheduled.add(event.event_id)
-            if event.activity_task_completed_event_attributes.scheduled_event_id in scheduled:
-                return True
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-    return False

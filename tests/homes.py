@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from activities.workflow_origin import PreviousRunActivity
 from perdure.adapters.sandbox.host_files import prepare_private_etc
 from perdure.adapters.system.home import Home
+from perdure.adapters.worker.origin_record import AcceptedRuns
 
 
 def fresh_home(root: Path) -> Home:
@@ -22,9 +26,20 @@ def fresh_home(root: Path) -> Home:
     return home
 
 
+def former_run_activity() -> Callable[..., Any]:
+    """The activity `former_run` of workers inside the tests, which share a home for the runs they accept."""
+    return PreviousRunActivity(AcceptedRuns(Home(_directory("home")))).former_run
+
+
 @cache
 def _etc() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="perdure-etc-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    root = _directory("etc")
     prepare_private_etc(root)
+    return root
+
+
+@cache
+def _directory(name: str) -> Path:
+    root = Path(tempfile.mkdtemp(prefix=f"perdure-{name}-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root

@@ -46,6 +46,14 @@ def _calls(name: str, how: str, **work: Any) -> Try:
     return call
 
 
+async def _works_first(he: Stranger, seen: dict[str, Any]) -> str:
+    """A made-up state that is said to be known: his own worker has carried out an activity of that delivery."""
+    resumed = {"run_id": seen["run"], "state": made_up(seen)}
+    raw = {"repository": seen["origin"], "request": "Add sub", "config": QUIET, "resume": resumed}
+    backlog = {"backlog": "night", "repository": seen["origin"], "backlog_request": {"repository": seen["origin"]}}
+    return await he.calls_as_ours("make_branch", {**backlog, "branch": "release"}, seen["prepare"]["queue"], raw, own=1)
+
+
 async def _delivers(he: Stranger, seen: dict[str, Any]) -> str:
     raw = {"repository": seen["origin"], "request": "Add sub", "phases": ["build", "ship"], "config": QUIET}
     he.engine.worker()
@@ -70,6 +78,7 @@ _TRIES: dict[str, Try] = {
     "pushes a commit with made-up tests, on our queue": _calls("push_branch", "calls_as_ours"),
     "opens a pull request with made-up tests, on our queue": _calls("open_pull_request", "calls_as_ours"),
     "lands on a branch of his choice, on our queue": _calls("land", "calls_as_ours"),
+    "takes work of his own from our queue": _works_first,
 }
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.client import ActivityFailureError, Client, WorkflowFailureError
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
@@ -24,10 +24,19 @@ QUIET = "version = 1\n[setup]\ncommands = []\n[ship]\nallow_untested = true\n"
 
 @workflow.defn(name="Delivery", sandboxed=False)
 class TenLines:
-    """A stranger's workflow on a queue of his own: calls one activity of the host, or goes on as one of ours."""
+    """A stranger's workflow on a queue of his own: calls one activity of the host, or goes on as one of ours. On our
+    queue it calls what `then` says instead, as the delivery that `call` asks for: after `own` activities that his own
+    worker has carried out, in the last of `runs` runs."""
 
     @workflow.run
-    async def run(self, call: dict[str, Any]) -> Any:
+    async def run(self, call: dict[str, Any], then: dict[str, Any] | None = None) -> Any:
+        if then is not None:
+            for _ in range(then.pop("own", 0)):
+                limit = timedelta(seconds=30)
+                await workflow.execute_activity("look_for", task_queue=TASK_QUEUE, start_to_close_timeout=limit)
+            if then["runs"] > 1:
+                workflow.continue_as_new(args=[call, {**then, "runs": then["runs"] - 1}])
+            call = then
         if "goes_on" in call:
             workflow.continue_as_new(call["goes_on"], task_queue=TASK_QUEUE)
         if "child" in call:
@@ -41,6 +50,11 @@ class TenLines:
             start_to_close_timeout=timedelta(seconds=30),
             retry_policy=RetryPolicy(maximum_attempts=3),
         )
+
+
+@activity.defn(name="look_for")
+async def pretends_to_look() -> None:
+    """An activity of ours as the stranger carries it out."""
 
 
 class Stranger:
@@ -86,21 +100,43 @@ class Stranger:
             return reason_of(error)
         raise AssertionError(f"it ended well: {ended}")
 
-    async def calls_as_ours(self, name: str, work: dict[str, Any], queue: str) -> str:
+    async def calls_as_ours(
+        self,
+        name: str,
+        work: dict[str, Any],
+        queue: str,
+        raw: dict[str, Any] | None = None,
+        *,
+        own: int = 0,
+        runs: int = 1,
+    ) -> str:
         """The one line with which an activity ends that he calls while no worker of ours runs, from a workflow of our
-        type on our queue."""
-        id, call = f"his-{uuid.uuid4()}", {"name": name, "work": work, "queue": queue}
-        async with Worker(self.client, task_queue=TASK_QUEUE, workflows=[TenLines]):
-            handle = await self.client.start_workflow("Delivery", call, id=id, task_queue=TASK_QUEUE)
+        type on our queue, started with `raw`, which his worker carries out as TenLines says."""
+        id, then = f"his-{uuid.uuid4()}", {"name": name, "work": work, "queue": queue, "own": own, "runs": runs}
+        async with Worker(
+            self.client,
+            task_queue=TASK_QUEUE,
+            workflows=[TenLines],
+            activities=[pretends_to_look],
+            max_cached_workflows=0,
+        ):
+            args = [raw or {}, then]
+            await self.client.start_workflow("Delivery", args=args, id=id, task_queue=TASK_QUEUE)
 
             async def scheduled() -> bool:
-                return bool((await handle.describe()).raw_description.pending_activities)
+                pending = (await self.client.get_workflow_handle(id).describe()).raw_description.pending_activities
+                return [one.activity_type.name for one in pending] == [name]
 
-            await until(scheduled, 30)
+            await until(scheduled, 60)
+            newest = (await self.client.get_workflow_handle(id).describe()).run_id
+            handle = self.client.get_workflow_handle(id, run_id=newest)
         self.engine.worker()
+        called = 10**6
         try:
             async for event in handle.fetch_history_events(wait_new_event=True):
-                assert not event.HasField("activity_task_completed_event_attributes"), name
+                if event.activity_task_scheduled_event_attributes.activity_type.name == name:
+                    called = event.event_id
+                assert event.activity_task_completed_event_attributes.scheduled_event_id in (0, *range(called)), name
                 if event.HasField("activity_task_failed_event_attributes"):
                     failure = event.activity_task_failed_event_attributes.failure
                     assert failure.application_failure_info.non_retryable

@@ -3,16 +3,27 @@ nothing."""
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
+from temporalio.worker import Worker
 
+from activities import workflow_origin
+from activities.workflow_lookup import describe_workflow
+from activities.workflow_origin import origin_problem
+from perdure.adapters.worker.origin_record import AcceptedRuns
 from perdure.models.delivery.state import retry_request
-from tests.attack.stranger_client import QUIET, Stranger, made_up, reason_of, stranger
+from perdure.models.limits import TASK_QUEUE
+from tests.attack.stranger_client import QUIET, Stranger, TenLines, made_up, reason_of, stranger
 from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
+from tests.homes import fresh_home
 
 
 async def built_only(engine: Engine, origin: Path) -> None:
@@ -177,3 +188,102 @@ async def test_facts_that_no_activity_of_the_home_has_sealed_are_not_published(t
             assert "\n" not in told.strip()
         assert heads(origin) == before
         assert pulls(origin) == []
+
+
+@pytest.mark.timeout(300)
+async def test_who_takes_work_from_our_queue_himself_makes_no_state_of_his_count(tmp_path: Path, ports: int) -> None:
+    """His worker carries out an activity of his delivery, or goes on in another run of it."""
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        await built_only(engine, origin)
+        engine.end_workers()
+        built, before = await he.reads("calc-sub"), heads(origin)
+        raw = {"repository": str(origin), "request": "Add sub", "config": QUIET}
+        raw |= {"resume": {"run_id": (await engine.handle().describe()).run_id, "state": made_up(built)}}
+        backlog = {"backlog": "night", "repository": str(origin), "backlog_request": {"repository": str(origin)}}
+        work, queue = {**backlog, "branch": "release"}, built["prepare"]["queue"]
+        for how in ({"own": 1}, {"own": 1, "runs": 3}):
+            told = await he.calls_as_ours("make_branch", work, queue, raw, **how)
+            assert told.startswith("resume: that state comes from no run"), (how, told)
+        assert heads(origin) == before
+
+
+@pytest.mark.timeout(120)
+async def test_a_long_chain_of_runs_counts_only_from_a_run_that_the_home_knows(
+    tmp_path: Path, ports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        monkeypatch.setattr(workflow_origin, "CHAIN_MOST", 2)
+        accepted = AcceptedRuns(engine.home)
+        async with Worker(engine.client, task_queue=TASK_QUEUE, workflows=[TenLines]):
+            args = [{"resume": {"state": {}}}, {"name": "close", "work": {}, "queue": "nobody's", "runs": 4}]
+            first = await engine.client.start_workflow("Delivery", args=args, id="his", task_queue=TASK_QUEUE)
+            runs = [first.first_execution_run_id or ""]
+            while len(runs) < 4:
+                newest = await describe_workflow(engine.client, "his")
+                assert newest is not None
+                runs += [newest.run_id] if newest.run_id not in runs else []
+                await asyncio.sleep(0.1)
+        problem = await origin_problem(engine.client, accepted, "his", runs[3])
+        assert problem == "it has gone on in more than 2 runs, of which this home knows none"
+        assert await origin_problem(engine.client, accepted, "his", runs[1]) != ""
+        accepted.add(("his", runs[1]))  # as a worker did that was asked in its time
+        assert await origin_problem(engine.client, AcceptedRuns(engine.home), "his", runs[3]) == ""
+        assert ("his", runs[3]) in accepted
+        assert ("his", runs[0]) not in accepted
+        another_home = AcceptedRuns(fresh_home(tmp_path / "another"))
+        assert ("his", runs[3]) not in another_home
+
+
+async def first_task(engine: Engine) -> int:
+    """The event with which the first workflow task of the newest run was completed."""
+    async for event in engine.handle().fetch_history_events():
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return event.event_id
+    raise AssertionError("no worker has seen it")
+
+
+@pytest.mark.timeout(300)
+async def test_a_run_is_asked_about_once_in_a_home_also_when_what_it_went_on_from_is_gone(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        delivery = (
+            await engine.submit(origin, phases=["build", "ship"], gates=["pull_request"], config=QUIET)
+        ).delivery
+
+        async def waits() -> bool:
+            return (await delivery.describe()).pending_decision is not None
+
+        await until(waits, 60)
+        first = await engine.handle().describe()
+        await engine.handle().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await engine.handle().result()
+        await delivery.retry()
+        await until(waits, 60)
+        second = await engine.handle().describe()
+        engine.end_workers()
+        gone = WorkflowExecution(workflow_id="calc-sub", run_id=first.run_id)
+        deletion = DeleteWorkflowExecutionRequest(namespace=engine.client.namespace, workflow_execution=gone)
+        await engine.client.workflow_service.delete_workflow_execution(deletion)
+
+        async def is_gone() -> bool:
+            return await describe_workflow(engine.client, "calc-sub", first.run_id) is None
+
+        await until(is_gone, 60)
+        engine.worker()
+        again = ResetWorkflowExecutionRequest(
+            namespace=engine.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=second.run_id),
+            workflow_task_finish_event_id=await first_task(engine),
+            request_id=str(uuid.uuid4()),
+            reason="as the Web UI does",
+        )
+        await engine.client.workflow_service.reset_workflow_execution(again)
+        await until(waits, 60)
+        await engine.handle().execute_update("approve", {})
+        assert (await delivery.result()).status == "delivered"

@@ -39,6 +39,7 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
+from perdure.adapters.worker.origin_record import AcceptedRuns
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.sealed_facts import SealedFacts
 from perdure.adapters.worker.session import WorkspaceSession
@@ -124,7 +125,7 @@ class Host:
         self.upstreams: dict[str, Upstream] = {}
         self.listeners = Listeners.from_settings(config.notify, {})
         self.publisher_queue, self.publishes_only = "", False
-        self.inflight = InFlight(home)
+        self.inflight, self.accepted_runs = InFlight(home), AcceptedRuns(home)
         self.leases, self.waiting_agents = Leases(home), WaitingAgents()
         self.command_slots = CommandSlots.from_limits(home.root / "room", config.commands)
         self.search_attributes = frozenset[str]()
