@@ -29,9 +29,10 @@ _COPIES = "caches"
 SEED_BYTES = 1024**3
 """Bytes that are kept of what one base's run has compiled, as each run of a change copies as much."""
 
-SEED_ARCHIVED_BYTES = 16 * 1024**2
-"""Bytes beyond which copies are on the disk: a change that compiles sixty times as much would fill the sandbox's
-memory."""
+SEED_ARCHIVED_BYTES = 128 * 1024**2
+"""Bytes beyond which copies are on the disk: a change that compiles eight times as much would fill the sandbox's
+memory. Go's standard library, which Go 1.20 and newer compile for each cache, is 58 MB in a thousand files: copied on a
+disk they took longer than the tests."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from perdure.adapters.checks.command_result import make_command_result
 from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.junit import find_junit_files
 from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport
-from perdure.adapters.checks.runners import make_invocation, narrow_to_test
+from perdure.adapters.checks.runners import make_invocation, narrow_to_tests
 from perdure.adapters.checks.runners.base import Invocation, StartupModule
 from perdure.adapters.checks.verdict import find_refused_writes, fix_note, refused_writes_message, result_line
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
@@ -158,7 +158,7 @@ class _CommandRerun:
             return None
         self._count += 1
         label = f"{self._number}-again-{self._count}"
-        reports, call = await _prepare_invocation(self._place, self._test, label, case)
+        reports, call = await _prepare_invocation(self._place, self._test, label, *([case] if case else []))
         if call is None:
             return None
         self._on_progress(f"{self._test.name}: again" + (f", alone: {shorten(case.name, 100)}" if case else ""))
@@ -170,12 +170,12 @@ class _CommandRerun:
 
 
 async def _prepare_invocation(
-    place: CommandPlace, test: TestCommand, label: str, case: TestCase | None = None
+    place: CommandPlace, test: TestCommand, label: str, *cases: TestCase
 ) -> tuple[Path, Invocation | None]:
     """Make an empty directory for reports below `log_dir`, and return it with the command's invocation, as a whole or
-    for one test alone. Nothing is run, and the invocation's files are not written yet.
+    for these tests alone. Nothing is run, and the invocation's files are not written yet.
 
-    The invocation is None where that test cannot be selected, its name was cut, or makes the script longer than
+    The invocation is None where these tests cannot be selected, a name was cut, or they make the script longer than
     TEST_SCRIPT_BYTES.
     """
     reports = await in_thread(_make_empty_directory, place.log_dir, f"reports-{label}-")
@@ -185,11 +185,11 @@ async def _prepare_invocation(
     if place.startup is not None:
         call = place.startup.add_to(call, shown_at, place.env)
     call = call.with_host_paths(shown_at, reports)
-    if case is None:
+    if not cases:
         return reports, call
-    if len(case.name) > CASE_NAME_CHARS:  # the beginning of it: its runner knows it by another one
+    if any(len(case.name) > CASE_NAME_CHARS for case in cases):  # its beginning: the runner knows it by another one
         return reports, None
-    narrowed = narrow_to_test(call, test.command, case, place.env)
+    narrowed = narrow_to_tests(call, test.command, cases, place.env)
     return reports, narrowed if narrowed is not None and len(narrowed.script.encode()) <= TEST_SCRIPT_BYTES else None
 
 
@@ -206,11 +206,11 @@ async def run_once(place: CommandPlace, test: TestCommand, label: str) -> Comman
     return await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
 
 
-async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
-    """Run one test of a command alone and return the result; None, and nothing is run, where its runner cannot select
-    that one. Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, Superseded when a newer
-    attempt owns the work."""
-    reports, call = await _prepare_invocation(place, test, label, case)
+async def run_alone(place: CommandPlace, test: TestCommand, label: str, *cases: TestCase) -> CommandResult | None:
+    """Run these tests of a command alone and return the result; None, and nothing is run, where its runner cannot
+    select them. Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, Superseded when a
+    newer attempt owns the work."""
+    reports, call = await _prepare_invocation(place, test, label, *cases)
     return (
         await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
         if call is not None

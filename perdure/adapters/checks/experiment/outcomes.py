@@ -179,7 +179,7 @@ async def _passing_alone(
     for test_key in sorted(failing):
         if time.monotonic() > deadline:
             break
-        test_run = await runs.run_single(layout, cases[test_key])
+        test_run = await runs.run_selected("b-alone", layout, cases[test_key])
         if test_run is None:
             return None
         passing |= green_keys(test_run.result)

@@ -7,9 +7,11 @@ the same with tests that always fail, first and last in each test file: each is 
 change's test side with the base's product files: what fails there is what the change is about.
 Other conditions: B under another clock, path and program name: what passes in B passes there, as on the base.
 
+E, stubs: the change with its new functions taken out, only for its new tests that do not build without the change.
+
 B and D are made only where the change touches the test side at all, D only where the command also reports its tests by
-name; C is then made on the change itself. B, C and D run at the same time. A test that fails in B and a canary that is
-not red are then run on the base as well, in the same way.
+name; C is then made on the change itself. B, C and D run at the same time, E as soon as D has ended. A test that fails
+in B and a canary that is not red are then run on the base as well, in the same way.
 """
 
 from __future__ import annotations
@@ -120,6 +122,7 @@ class _CommandTrial:
         # runner.
         self._canary_runners = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
         self._base_runs: dict[str, ExperimentRun] = {}
+        self._new_test_fields: dict[str, object] | None = None
         self._unasked_reasons = (
             [_UNREAD_PATTERNS.format(", ".join(unread[:3]))] if (unread := commits.base_side.unread) else list[str]()
         )
@@ -178,7 +181,8 @@ class _CommandTrial:
         if d_run is not None and not ended_by_itself(d_run.result):
             self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
         elif change_run is not None and change_run.result.cases:
-            update = await self._judge_new_tests(base_run, change_run.result, d_run)
+            if (update := self._new_test_fields) is None:
+                update = await self._judge_new_tests(base_run.result if base_run else None, change_run.result, d_run)
             result = result.model_copy(update=update)
         result = result.model_copy(
             update=await self._judge_canaries(canaries, c_run, b_run, base_run, change_run, tested_layout)
@@ -197,7 +201,7 @@ class _CommandTrial:
         )
 
     async def _judge_new_tests(
-        self, base_run: ExperimentRun | None, change_result: CommandResult, d_run: ExperimentRun | None
+        self, base_result: CommandResult | None, change_result: CommandResult, d_run: ExperimentRun | None
     ) -> dict[str, object]:
         """Return the result's fields about tests that are new or changed: those that fail without the change, and those
         that do not build without it, or pass with its new functions stubbed.
@@ -207,7 +211,6 @@ class _CommandTrial:
         Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         proving, inline = ProvingTests(set(), set()), dict[CaseKey, bool]()
-        base_result = base_run.result if base_run is not None else None
         if d_run is not None:
             is_new, find = self._commits.test_is_new_or_changed, find_proving_tests
             proving = await in_thread(find, base_result, change_result, d_run.result, is_new)
@@ -215,7 +218,7 @@ class _CommandTrial:
             new_keys = green_keys(change_result) - outcomes_by_key(base_result).keys() - proving.unbuilt
             inline = await in_thread(self._commits.new_inline_tests, new_keys)
         tried = proving.unbuilt | inline.keys()
-        failing, hollow = await self._run_stubbed(tried) if tried else (set(), set())
+        failing, hollow = await self._run_stubbed(tried, change_result) if tried else (set(), set())
         hollow = {test_key for test_key in hollow if inline.get(test_key, True)}
         if d_run is None and not failing and not hollow:
             return {}
@@ -454,21 +457,37 @@ class _CommandTrial:
         return await self._runs.run_whole("c", layout.with_canaries(canaries)) if canaries.names else None
 
     async def _run_change_tests_on_base(self) -> ExperimentRun:
-        """Run the change's tests on the base's product files (D)."""
-        return await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
+        """Run the change's tests on the base's product files (D); then, while other runs go on, judge its new tests
+        where the results of both commits are known."""
+        d_run = await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
+        base_result, change_result = self._base_result, self._change_result
+        known = base_result is not None and bool(base_result.cases) and ended_by_itself(d_run.result)
+        if known and change_result is not None and change_result.cases:
+            self._new_test_fields = await self._judge_new_tests(base_result, change_result, d_run)
+        return d_run
 
-    async def _run_stubbed(self, unbuilt: set[CaseKey]) -> tuple[set[CaseKey], set[CaseKey]]:
-        """Run the change with the bodies of its new functions taken out, and return which of these tests failed, and
-        which passed, which show nothing; neither where no such function is known or the tests did not run.
+    async def _run_stubbed(
+        self, tried: set[CaseKey], change_result: CommandResult
+    ) -> tuple[set[CaseKey], set[CaseKey]]:
+        """Run the change with the bodies of its new functions taken out (E), and return which of these tests failed,
+        and which passed, which show nothing; neither where no such function is known or the tests did not run.
 
-        Raises SandboxUnavailable, WorkCutOff or Superseded when the run does.
+        Only these tests are run where the runner can select them and they pass that way on the change as it is (a test
+        that needs another one before it does not); else the whole command. Raises SandboxUnavailable, WorkCutOff or
+        Superseded when a run does.
         """
         layout = await in_thread(self._commits.stubbed_layout)
         if layout is None:
             return set(), set()
-        outcomes = outcomes_by_key((await self._runs.run_whole("e", layout)).result)
-        failing = {key for key in unbuilt if outcomes.get(key) in FAILING}
-        return failing, {key for key in unbuilt if outcomes.get(key) == "passed"}
+        cases = [case for key, case in number_cases(change_result.cases).items() if key in tried]
+        whole = await in_thread(self._commits.change_layout)
+        selected = self._runs.run_selected("e", layout, *cases), self._runs.run_selected("e-plain", whole, *cases)
+        test_run, plain_run = await run_together(selected, self._runs.setting.place.sandbox.grade)
+        if test_run is None or plain_run is None or tried - green_keys(plain_run.result):
+            test_run = await self._runs.run_whole("e", layout)
+        outcomes = outcomes_by_key(test_run.result)
+        failing = {key for key in tried if outcomes.get(key) in FAILING}
+        return failing, {key for key in tried if outcomes.get(key) == "passed"}
 
     async def _known_or_new_run(self, label: str, known_result: CommandResult | None) -> ExperimentRun:
         """Return the run of a commit as it is: `known_result` where it has test cases or the command reports none, else

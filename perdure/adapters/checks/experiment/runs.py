@@ -45,6 +45,7 @@ _PROGRESS_TEXTS = {
     "c-change": "tests that must fail, among the change's",
     "d": "the change's tests on the base",
     "e": "the change's tests, its new functions stubbed",
+    "e-plain": "the change's new tests, alone",
     "base": "the base's tests",
     "base-c": "tests that must fail, on the base",
     "other": "the base's tests on the change, under other conditions",
@@ -85,13 +86,13 @@ class ExperimentRun:
 
 
 async def run_in_checkout(
-    setting: ExperimentSetting, layout: TreeLayout, test: TestCommand, label: str, case: TestCase | None = None
+    setting: ExperimentSetting, layout: TreeLayout, test: TestCommand, label: str, *cases: TestCase
 ) -> ExperimentRun | None:
     """Run a command once in a checkout of its own, and return its result with the paths of the test side that were
     written to meanwhile. The checkout is then given to `setting.put_away`, also after an error.
 
     label  part of the names of its directories; no other run has it
-    case   run this test alone; None is returned where its runner cannot select that one
+    cases  run these tests alone; None is returned where the runner cannot select them. None: the whole command
 
     In sandbox grade `full` the test side is mounted read-only. The command has EXPERIMENT_PATIENCE times its time-out.
     Raises SandboxUnavailable or WorkCutOff when the sandbox failed, and Superseded when a newer attempt owns the work.
@@ -121,7 +122,7 @@ async def run_in_checkout(
             run_place = replace(run_place, inside=OTHER_CHECKOUT, linked_at=place.inside or place.worktree)
         patient_test = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (
-            run_alone(run_place, patient_test, label, case) if case else run_once(run_place, patient_test, label)
+            run_alone(run_place, patient_test, label, *cases) if cases else run_once(run_place, patient_test, label)
         )
         stamps_after = await in_thread(stamp_test_side, layout.rules, source, test.writes)
     finally:
@@ -157,17 +158,15 @@ class CommandRuns:
 
         Raises SandboxUnavailable or WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work.
         """
-        test_run = await self._run_labelled(kind, layout, None)
+        test_run = await self.run_selected(kind, layout)
         assert test_run is not None
         return test_run
 
-    async def run_single(self, layout: TreeLayout, case: TestCase) -> ExperimentRun | None:
-        """Run one test of the base alone in a layout; None where the runner cannot select that one."""
-        return await self._run_labelled("b-alone", layout, case)
+    async def run_selected(self, kind: str, layout: TreeLayout, *cases: TestCase) -> ExperimentRun | None:
+        """Report that a run of these tests alone begins, of the whole command where none is given, make it in a
+        checkout under a label that no other run has, and return it; None where the runner cannot select them.
 
-    async def _run_labelled(self, kind: str, layout: TreeLayout, case: TestCase | None) -> ExperimentRun | None:
-        """Report that a run begins, make it in a checkout under a label that no other run has, and return it; None
-        where `case` is given and its runner cannot select that test.
+        kind  one of _PROGRESS_TEXTS
 
         Where a test of crashes has asked for it, this process is killed right afterwards. Raises SandboxUnavailable or
         WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work.
@@ -175,7 +174,7 @@ class CommandRuns:
         self.run_count += 1
         self.on_progress(f"{self.test.name}: {_PROGRESS_TEXTS[kind]}")
         test_run = await run_in_checkout(
-            self.setting, layout, self.test, f"{self.number}-{kind}-{self.run_count}", case
+            self.setting, layout, self.test, f"{self.number}-{kind}-{self.run_count}", *cases
         )
         self.killed_runs += test_run.result.killed_runs if test_run is not None else 0
         for point in _CRASH_POINTS.get(kind, ()):

@@ -5,7 +5,7 @@ other modules of `perdure.adapters.checks` alone, which run the commands."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,8 +75,11 @@ def make_invocation(
     return Invocation(test.command, runner.name if runner else "", {"PERDURE_REPORT": str(file)}, expected)
 
 
-def narrow_to_test(call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
-    """Return the same invocation, report and all, for one test only; None where its runner cannot select one by name.
+def narrow_to_tests(
+    call: Invocation, command: str, cases: Sequence[TestCase], env: Mapping[str, str]
+) -> Invocation | None:
+    """Return the same invocation, report and all, for these tests only; None where its runner cannot select them by
+    name, as most can only one.
 
     call     how `command` runs otherwise, with a results directory of its own
     env      what the command would see anyway
@@ -84,7 +87,7 @@ def narrow_to_test(call: Invocation, command: str, case: TestCase, env: Mapping[
     The command's own arguments stay as they are: a path given on top of theirs would run both.
     """
     runner = _BY_NAME.get(call.runner)
-    return runner.narrow_to_test(call, command, case, env) if runner else None
+    return runner.narrow_to_tests(call, command, cases, env) if runner else None
 
 
 def case_identifier_of(call: Invocation, place: RunPlace) -> CaseIdentifier:

@@ -263,20 +263,21 @@ class Runner(ABC):
         """Return what tells which test a `testcase` of this runner's JUnit report is, in a run at this place."""
         return case_identifier(place, self.find_test_file)
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the arguments that narrow a run to one test; none where a test has no name of its own."""
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return the arguments that narrow a run to these tests; none where one has no name of its own, or the runner
+        cannot select several."""
         return ()
 
-    def narrow_to_test(
-        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    def narrow_to_tests(
+        self, call: Invocation, command: str, cases: Sequence[TestCase], env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation with arguments appended that select one test; None where it cannot be selected or
+        """Return the invocation with arguments appended that select these tests; None where they cannot be selected or
         nothing can be appended.
 
         command  the command as it is written in perdure.toml
         env      what it would see anyway
         """
-        selection = shlex.join(self.selection_arguments(case))
+        selection = shlex.join(self.selection_arguments(*cases))
         if not selection or call.separator is None:
             return None
         return replace(call, script=f"{call.script}{'' if call.has_arguments else call.separator} {selection}")

@@ -95,22 +95,26 @@ class Go(Runner):
             planting |= {path: changed} if own else {}
         return Canaries(planting, names, bodies)
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `-run` with a pattern of this test's name alone, subtests by their path."""
-        return "-run", "/".join(f"^{re.escape(part)}$" for part in own_name(case).split("/"))
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return `-run` with a pattern of this test's name alone, subtests by their path; of several tests, one of
+        their names with all subtests."""
+        if len(cases) > 1:
+            names = sorted({re.escape(own_name(case).partition("/")[0]) for case in cases})
+            return "-run", f"^({'|'.join(names)})$"
+        return "-run", "/".join(f"^{re.escape(part)}$" for part in own_name(cases[0]).split("/"))
 
-    def narrow_to_test(
-        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    def narrow_to_tests(
+        self, call: Invocation, command: str, cases: Sequence[TestCase], env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation for one test: with `-run` in front of the packages where events are written, else as
+        """Return the invocation for these tests: with `-run` in front of the packages where events are written, else as
         for any runner.
 
-        None where the case is no test, or the command selects tests by name itself.
+        None where a case is no test, or the command selects tests by name itself.
         """
         if not call.events:
-            return super().narrow_to_test(call, command, case, env)
+            return super().narrow_to_tests(call, command, cases, env)
         narrowed = _narrow_command(
-            call.script.replace("go test -json", "go test", 1), case, self.selection_arguments(case)
+            call.script.replace("go test -json", "go test", 1), cases, self.selection_arguments(*cases)
         )
         return replace(call, script=narrowed.replace("go test", "go test -json", 1)) if narrowed else None
 
@@ -118,7 +122,7 @@ class Go(Runner):
         """Return the command that a person types to run one test; empty where it cannot be selected, or the command
         selects tests by name itself."""
         return (
-            _narrow_command(command, case, self.selection_arguments(case))
+            _narrow_command(command, (case,), self.selection_arguments(case))
             if call.events
             else super().reproduction_command(call, command, case)
         )
@@ -140,12 +144,12 @@ def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")
 
 
-def _narrow_command(command: str, case: TestCase, arguments: Sequence[str]) -> str:
+def _narrow_command(command: str, cases: Sequence[TestCase], arguments: Sequence[str]) -> str:
     """Return a `go test` command with these arguments in front of its packages: behind `-args` they would be the tests'
     own.
 
-    Empty for a case that is no test, and where the command selects by name itself.
+    Empty where a case is no test, and where the command selects by name itself.
     """
-    if "::" not in case.name or re.search(r"\s-{1,2}(test\.)?run\b", command):
+    if not all("::" in case.name for case in cases) or re.search(r"\s-{1,2}(test\.)?run\b", command):
         return ""
     return _GO_TEST.sub(lambda _: f"go test {shlex.join(arguments)}", command, count=1)

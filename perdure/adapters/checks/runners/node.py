@@ -106,22 +106,24 @@ class Node(Runner):
 
         return plant_javascript_canaries(files, token, r"\.[cm]?js$", "node:test", make_canary, make_check)
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `--test-name-pattern` for the test's own title, which node compares without the suites' titles; any
-        character stands for one that means something to it. Other tests may have that title, too."""
-        parts = re.sub(r"[^A-Za-z0-9_> ]", ".", own_name(case)).split(" > ")
-        titles = [" > ".join(parts[number:]).replace(" ", ".") for number in range(len(parts))]
-        pattern = f"({'|'.join(titles)})" if len(titles) > 1 else titles[0]
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return `--test-name-pattern` for the tests' own titles, which node compares without the suites' titles; any
+        character stands for one that means something to it. Other tests may have these titles, too."""
+        titles = list[str]()
+        for case in cases:
+            parts = re.sub(r"[^A-Za-z0-9_> ]", ".", own_name(case)).split(" > ")
+            titles += [" > ".join(parts[number:]).replace(" ", ".") for number in range(len(parts))]
+        pattern = f"({'|'.join(dict.fromkeys(titles))})" if len(titles) > 1 else titles[0]
         return (f"--test-name-pattern=^{pattern}$",)
 
-    def narrow_to_test(
-        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    def narrow_to_tests(
+        self, call: Invocation, command: str, cases: Sequence[TestCase], env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation for one test, its option appended or put behind `--test`; None where arguments cannot
-        be appended and `--test` is not on the line exactly once."""
+        """Return the invocation for these tests, its option appended or put behind `--test`; None where arguments
+        cannot be appended and `--test` is not on the line exactly once."""
         if call.separator is not None:
-            return super().narrow_to_test(call, command, case, env)
-        return replace(call, script=narrowed) if (narrowed := self._narrow_command(command, case)) else None
+            return super().narrow_to_tests(call, command, cases, env)
+        return replace(call, script=narrowed) if (narrowed := self._narrow_command(command, *cases)) else None
 
     def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
         """Return the command that a person types to run one test, its option appended or put behind `--test`; empty
@@ -130,13 +132,13 @@ class Node(Runner):
             return super().reproduction_command(call, command, case)
         return self._narrow_command(command, case)
 
-    def _narrow_command(self, command: str, case: TestCase) -> str:
-        """Return the command with the option for one test behind `--test`; empty where that is not on the line exactly
-        once.
+    def _narrow_command(self, command: str, *cases: TestCase) -> str:
+        """Return the command with the option for these tests behind `--test`; empty where that is not on the line
+        exactly once.
 
         Node takes options only in front of file names, and this one in no variable.
         """
-        option = shlex.join(self.selection_arguments(case))
+        option = shlex.join(self.selection_arguments(*cases))
         narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
         return narrowed if changed == 1 else ""
 

@@ -229,22 +229,21 @@ class Pytest(Runner):
 
         return identify_case
 
-    def narrow_to_test(
-        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    def narrow_to_tests(
+        self, call: Invocation, command: str, cases: Sequence[TestCase], env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation for one test: its `files` are a pytest cache in which this test alone has failed last,
+        """Return the invocation for these tests: its `files` are a pytest cache in which they alone have failed last,
         and its options say to run only what failed last.
 
-        None where there is no report, the case is no test, or the command runs without the cache.
+        None where there is no report, a case is no test, or the command runs without the cache.
         """
-        if not call.report or "::" not in case.name or "no:cacheprovider" in command:
+        if not call.report or not all("::" in case.name for case in cases) or "no:cacheprovider" in command:
             return None
-        # As if this test alone had failed last: the only selection that narrows the paths a command names itself.
+        # As if these alone had failed last: the only selection that narrows the paths a command names itself.
         last_failed = call.report.parent / "cache" / "v" / "cache" / "lastfailed"
         options = append_options({**env, **call.env}, "PYTEST_ADDOPTS", "--last-failed --last-failed-no-failures=none")
-        return replace(
-            call, env={**call.env, "PYTEST_ADDOPTS": options}, files={last_failed: json.dumps({case.name: True})}
-        )
+        names = json.dumps({case.name: True for case in cases})
+        return replace(call, env={**call.env, "PYTEST_ADDOPTS": options}, files={last_failed: names})
 
     def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
         """Return the command up to `pytest` with the test's name behind it, for a person to type; empty where there is

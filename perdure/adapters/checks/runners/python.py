@@ -399,16 +399,19 @@ class Unittest(Runner):
             line, self.name, {}, request.file, files=files, separator=request.separator, writing="through"
         )
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return `-k` with the end of the test's dotted name: what stands before it depends on where discovery began.
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return `-k` with the end of each test's dotted name: what stands before it depends on where discovery began.
 
-        Empty where the case is no single test.
+        Empty where a case is no single test.
         """
-        file, *inner = case.name.split("::")
-        if not inner:
-            return ()
-        module = file.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]
-        return "-k", f"*{'.'.join([module, *inner])}"
+        arguments = list[str]()
+        for case in cases:
+            file, *inner = case.name.split("::")
+            if not inner:
+                return ()
+            module = file.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]
+            arguments += "-k", f"*{'.'.join([module, *inner])}"
+        return tuple(arguments)
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
         """Return the test side that commands name: of `discover` the directory and the pattern of files, given by

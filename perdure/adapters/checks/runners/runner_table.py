@@ -124,10 +124,14 @@ class TableRunner(base.Runner):
 
         return super().case_identifier(place) if self.collect else identify_case
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the arguments for one test: in `again`, `{name}` is its name, `{class}` and `{method}` (without
-        parameters) its parts, `{regex}` (`{class_regex}`, `{method_regex}`) the same as a regular expression, `{loose}`
-        with any character for all but letters, digits and blanks, `{title}` its titles as JavaScript joins them."""
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return the arguments for one test, none for several: in `again`, `{name}` is its name, `{class}` and
+        `{method}` (without parameters) its parts, `{regex}` (`{class_regex}`, `{method_regex}`) the same as a regular
+        expression, `{loose}` with any character for all but letters, digits and blanks, `{title}` its titles as
+        JavaScript joins them."""
+        if len(cases) != 1:
+            return ()
+        (case,) = cases
         name = case.name if self.is_by_class else base.own_name(case)
         group, method = base.group_and_method(case)
         values = {

@@ -308,11 +308,14 @@ class Cargo(_Rust):
         separator = request.separator if " -- " not in request.command else None
         return Invocation(line, self.name, {}, file, events="libtest", separator=separator, writing="through")
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the options for one test and for its own program, so that another one that does not compile is not
-        built; none for doctests."""
-        file, _, name = case.name.partition("::")
-        return (*program_options(file), "--", name, "--exact") if name else ()
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return the options for tests of one program and for that program, so that another one that does not compile
+        is not built; none for doctests, and for tests of several."""
+        (file, *others), names = (
+            {case.name.partition("::")[0] for case in cases},
+            [case.name.partition("::")[2] for case in cases],
+        )
+        return (*program_options(file), "--", *names, "--exact") if not others and all(names) else ()
 
 
 def _has_own_harness(manifest: Path) -> bool:
@@ -366,9 +369,12 @@ class Nextest(_Rust):
         files = {"": "src/lib.rs" if not program else f"tests/{program_name}.rs", "bin": f"src/bin/{program_name}.rs"}
         return resolve_package_path(root, files.get(kind, "")) if package else ""
 
-    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
-        """Return the options for the test's own program, and a filter for each name that the test may have in it."""
-        return *program_options(case.file), "-E", " | ".join(f"test(={end})" for end in _possible_names(case.name))
+    def selection_arguments(self, *cases: TestCase) -> tuple[str, ...]:
+        """Return the options for the tests' own program, and a filter for each name that a test may have in it; none
+        for tests of several programs."""
+        names = [end for case in cases for end in _possible_names(case.name)]
+        file, *others = {case.file for case in cases}
+        return (*program_options(file), "-E", " | ".join(f"test(={end})" for end in names)) if not others else ()
 
 
 def _possible_names(name: str) -> list[str]:

@@ -54,9 +54,10 @@ class Trials:
         *commands: str | TestCommand,
         allowed: bool = False,
         known: TestReport | None = None,
+        change_known: TestReport | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> Experiment:
-        """`after` is laid over `before`. `known`: what is known of the base."""
+        """`after` is laid over `before`. `known`, `change_known`: what is known of the base and the change."""
         tests = [
             TestCommand(name=f"t{number}", command=command) if isinstance(command, str) else command
             for number, command in enumerate(commands)
@@ -67,15 +68,31 @@ class Trials:
         )
         base, change = self.commit(before), self.commit({**before, **after})
         return await run_experiment(
-            ground, base, change, tests, base_report=known, allowed=allowed, on_progress=on_progress
+            ground,
+            base,
+            change,
+            tests,
+            base_report=known,
+            change_report=change_known,
+            allowed=allowed,
+            on_progress=on_progress,
         )
 
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""
-        tree = self._root / "alone"
-        self._checkouts.check_out(self.commit(files), tree)
-        test = TestCommand(name="alone", command=command)
-        return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
+        return (await self.report(files, command)).commands[0].verdict == "passed"
+
+    async def report(self, files: Files, command: str) -> TestReport:
+        """The command's report, as of the first command that is tried."""
+        commit, tree = self.commit(files), self._root / "alone"
+        self._checkouts.check_out(commit, tree)
+        test = TestCommand(name="t0", command=command)
+        result = await run_once(replace(self._place(), source=tree), test, "alone")
+        return TestReport(commit=commit, tree=self.repository.tree_of(commit), commands=(result,))
+
+    def outputs(self, kind: str) -> list[str]:
+        """What the runs of this kind wrote."""
+        return [log.read_text() for log in self._root.glob(f"room/logs-1-{kind}-[0-9]*/*.log")]
 
     def _place(self) -> CommandPlace:
         self.worktree.mkdir(exist_ok=True)

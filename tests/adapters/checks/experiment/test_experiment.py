@@ -295,6 +295,44 @@ async def test_a_test_that_passes_with_the_new_functions_stubbed_is_found_out(tr
     assert "· 1 new test passes with the new functions stubbed ·" in found.summary_line
 
 
+FIRST = """\
+import os
+from calc import add
+
+def test_add():
+    os.environ["FIRST"] = "has been"
+    assert add(1, 2) == 3
+"""
+PROVING = "from calc import half\n\ndef test_half():\n    assert half(4) == 2\n"
+NEEDING = "import os\n" + PROVING.replace("half(4) == 2", 'callable(half) and os.environ.get("FIRST")')
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["both commits known", "none known"])
+@pytest.mark.parametrize(
+    ("more", "proving", "hollow", "selected"),
+    [
+        (PROVING, ["test_half"], [], ["1 failed in"]),
+        (NEEDING, [], ["test_half"], ["1 failed in", "2 passed in"]),
+    ],
+    ids=["it fails", "it needs another one"],
+)
+async def test_with_the_new_functions_stubbed_new_tests_alone_are_run_where_they_pass_alone(
+    tried: Trials, is_known: bool, more: str, proving: list[str], hollow: list[str], selected: list[str]
+) -> None:
+    command = f"{sys.executable} -m pytest -q"
+    before = {"calc.py": CALC, "tests/test_calc.py": FIRST}
+    after = {**before, "calc.py": NEW_API["calc.py"], "tests/test_new.py": more}
+    known = [await tried.report(files, command) if is_known else None for files in (before, after)]
+    (one,) = (await tried(before, after, command, known=known[0], change_known=known[1])).commands
+    assert (one.proving, one.hollow) == (
+        tuple(f"tests/test_new.py::{name}" for name in proving),
+        tuple(f"tests/test_new.py::{name}" for name in hollow),
+    )
+    outputs = tried.outputs("e")
+    assert len(outputs) == len(selected)
+    assert all(any(summary in output for output in outputs) for summary in selected), outputs
+
+
 async def test_a_test_without_a_file_is_new_only_where_its_text_is(tried: Trials) -> None:
     """unittest names a class, whose tests may stand in any file."""
     suite = "import unittest\nfrom calc import *\n\nclass {}(unittest.TestCase):\n"
