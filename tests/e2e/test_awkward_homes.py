@@ -14,10 +14,11 @@ AWKWARD = "my home#1?a=b&c%20d;'e'\"f\"\\g$HOME`h`(i)[j]{k}*,~!<l>|@^+é漢"
 
 
 @pytest.mark.long
-async def test_a_delivery_is_made_and_found_again_in_an_awkward_home(tmp_path: Path, ports: int) -> None:
+@pytest.mark.parametrize("grade", ["full", "reduced", "off"])
+async def test_a_delivery_is_made_and_found_again_in_an_awkward_home(tmp_path: Path, ports: int, grade: str) -> None:
     root = tmp_path / AWKWARD
     origin = make_target(root.with_name(AWKWARD.replace("%20", "")) / "calc.git")
-    async with Engine.open(root, HAPPY, ports=ports, own_server=True) as engine:
+    async with Engine.open(root, HAPPY, ports=ports, own_server=True, env={"PERDURE_SANDBOX": grade}) as engine:
         engine.kept()
         check_shipped(origin, engine, await finished(await engine.submit(origin), engine), files={})
         assert (engine.home.root / "temporal.db").stat().st_size > 0

@@ -83,7 +83,7 @@ def test_the_callers_own_options_stay() -> None:
 def test_node_is_recognised_through_package_scripts(files: Files) -> None:
     root = files({"package.json": '{"scripts": {"test": "tsc && node --test test/", "unit": "node --test"}}'})
     for command in ("npm test", "npm run unit", "npm --silent test", "pnpm test", "yarn run unit", "node --test"):
-        assert "--test-reporter-destination=/results/junit.xml" in call(command, root).env["NODE_OPTIONS"]
+        assert '--test-reporter-destination="/results/junit.xml"' in call(command, root).env["NODE_OPTIONS"]
     assert call("npm run lint", root).report is None
 
 

@@ -97,6 +97,11 @@ def append_options(env: Mapping[str, str], name: str, options: str) -> str:
     return f"{env[name]} {options}" if env.get(name) else options
 
 
+def quote_for_node(path: Path) -> str:
+    """Return a path as a part of one word of NODE_OPTIONS."""
+    return json.dumps(str(path), ensure_ascii=False)
+
+
 @dataclass(frozen=True)
 class ConfiguredTestSide:
     """The part of the test side (test files and their data) that a repository's settings and commands name.
@@ -155,11 +160,10 @@ class StartupModule:
             value = ":".join(filter(None, (str(reports), seen_env.get(name))))
         elif self.language == "node":
             file, name = reports / "library_snapshot.cjs", "NODE_OPTIONS"
-            quoted_file = json.dumps(str(file), ensure_ascii=False)  # this is node's own quotation
-            value = append_options(seen_env, name, f"--require={quoted_file}")
+            value = append_options(seen_env, name, f"--require={quote_for_node(file)}")
         else:
             file, name = reports / "startup.sh", "BASH_ENV"
-            value = str(file)
+            value = re.sub(r"[$`\\]", r"\\\g<0>", str(file))  # bash expands it
         return replace(call, files={**call.files, file: self.text}, env={**call.env, name: value})
 
 

@@ -19,6 +19,7 @@ from perdure.adapters.checks.runners.base import (
     ReportRequest,
     Runner,
     own_name,
+    quote_for_node,
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import (
@@ -49,13 +50,13 @@ class Node(Runner):
     def with_report(self, request: ReportRequest) -> Invocation | None:
         """Return how node is run with the reporter of reporters/node.js beside the readable one, by NODE_OPTIONS.
 
-        None where the command chooses a reporter itself, or the report's path has a blank in it.
+        None where the command chooses a reporter itself, or the path has a backslash, which node imports from nowhere.
         """
-        if "--test-reporter" in request.command or " " in str(request.file):
+        if "--test-reporter" in request.command or "\\" in str(request.file):
             return None
         reporter = request.file.with_name("reporter.mjs")
         options = (
-            f"--test-reporter={reporter} --test-reporter-destination={request.file} "
+            f"--test-reporter={reporter.as_uri()} --test-reporter-destination={quote_for_node(request.file)} "
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
         separator = request.separator if _takes_options(request.command, request.tree) else None

@@ -196,14 +196,18 @@ class Pytest(Runner):
         """
         if re.search(r"--junit-?xml|no:junitxml", request.command):
             return None
-        options = f"--junit-xml={request.quoted_file} -o junit_family=xunit1 --continue-on-collection-errors"
+        directory, variables = str(request.file.parent), dict[str, str]()
+        if "$" in directory:  # pytest expands variables in both paths, once
+            directory, variables = "$PERDURE_REPORTS", {"PERDURE_REPORTS": directory}
+        file = shell_word(f"{directory}/{request.file.name}")
+        options = f"--junit-xml={file} -o junit_family=xunit1 --continue-on-collection-errors"
         if "no:cacheprovider" not in request.command:
             # Not `-p no:cacheprovider`: suites that use the cache fixture, --lf or --strict-config would break.
-            options += f" -o cache_dir={shell_word(str(request.file.parent / 'cache'))}"
+            options += f" -o cache_dir={shell_word(f'{directory}/cache')}"
         return Invocation(
             request.command,
             self.name,
-            request.env_with_options("PYTEST_ADDOPTS", options),
+            {**variables, **request.env_with_options("PYTEST_ADDOPTS", options)},
             request.file,
             writing="through",
         )

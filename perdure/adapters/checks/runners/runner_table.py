@@ -32,7 +32,9 @@ class TableRunner(base.Runner):
 
     command          the program and the words behind it, as a regular expression that matches their beginning
     arguments        what is appended to the command; `{file}` is the report, `{reporter}` the reporter of Perdure's,
-                     `{directory}` where both are
+                     `{directory}` where both are, `{url}` the reporter's address, `{node_reporter}` the reporter as
+                     NODE_OPTIONS quotes it
+    unquotable       characters that the runner cannot be told in the report's path: with one, it writes none
     env              variables that ask for a report, filled in the same way; one that is set already is kept before it
     reporter         the file in `reporters/` that the runner loads, and the name that it gets beside the report
     own_reports      options, as a regular expression, by which a command says itself what is written where
@@ -52,6 +54,7 @@ class TableRunner(base.Runner):
     env: Mapping[str, str] = field(default_factory=dict)
     reporter: Sequence[str] = ("", "")
     own_reports: str = r"(?!)"
+    unquotable: str = ""
     report_name: str = "junit.xml"
     collect: Sequence[str] = ()
     events: Literal["", "tap", "titled tap", "nested tap"] = ""
@@ -76,11 +79,18 @@ class TableRunner(base.Runner):
         if (self.arguments and request.separator is None) or re.search(self.own_reports, request.command):
             return None
         file = request.file.with_name(self.report_name)
-        files = {file.with_name(name): reporter_source(source) for source, name in [self.reporter] if name}
-        texts = {"file": shell_word(str(file)), "reporter": shell_word("".join(map(str, files)))}
-        filled = {
-            key: text.format(directory=file.parent, **texts) for key, text in {"": self.arguments, **self.env}.items()
+        if {*str(file)} & {*self.unquotable}:
+            return None
+        reporter = file.with_name(self.reporter[1] or "none")
+        files = {reporter: reporter_source(self.reporter[0])} if self.reporter[1] else {}
+        texts = {
+            "file": shell_word(file),
+            "directory": file.parent,
+            "reporter": shell_word(reporter),
+            "url": reporter.as_uri(),
+            "node_reporter": base.quote_for_node(reporter),
         }
+        filled = {key: text.format_map(texts) for key, text in {"": self.arguments, **self.env}.items()}
         arguments = filled.pop("")
         # A redirection is the shell's: what separates the command from its arguments comes behind it.
         is_redirection = not arguments or arguments.startswith(">")
