@@ -248,7 +248,7 @@ def decision_options(pending_decision: PendingDecision, delivery_id: str) -> tup
         "reject": f'perdure reject {quoted_id}{target_option} --note "…"',
         "edit_plan": f"perdure approve {quoted_id}{target_option} --edit",
         "answer": f'perdure answer {quoted_id}{target_option} "…"',
-        "add_budget": f"perdure budget {quoted_id} --add 5",
+        "add_budget": f"perdure budget {quoted_id} {pending_decision.budget_options}",
     }
     return tuple(
         DecisionOption(update=name, payload=json.loads(payload), command=commands[name])

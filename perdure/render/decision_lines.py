@@ -226,19 +226,15 @@ def hold_lines(reason: str, id: str) -> list[str]:
     return [f"{WARN} {one_line(reason)}", f"{_INDENT}perdure resume {shell_word(id)}"]
 
 
-_BUDGET_OPTIONS = {"usd": "--add", "tokens": "--tokens", "time": "--time"}
-"""By field of AddBudget, the option of `perdure budget`."""
-
-
 def commands_for_decision(pending_decision: PendingDecision, id: str) -> list[str]:
     """Return the commands that a person types to decide what a delivery waits for, one for each option."""
-    quoted_id, (field, value) = shell_word(id), pending_decision.budget_example
+    quoted_id = shell_word(id)
     command_by_option = {
         "approve": f"perdure approve {quoted_id}",
         "reject": f'perdure reject {quoted_id} --note "…"',
         "edit_plan": f"perdure approve {quoted_id} --edit",
         "answer": _answer_command(pending_decision.question, quoted_id),
-        "add_budget": f"perdure budget {quoted_id} {_BUDGET_OPTIONS[field]} {value}",
+        "add_budget": f"perdure budget {quoted_id} {pending_decision.budget_options}",
     }
     return [command_by_option[option] for option in pending_decision.options if option in command_by_option]
 

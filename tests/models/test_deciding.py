@@ -29,6 +29,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.delivery.work import TestVerdict as Red
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NOTES_KEPT
+from perdure.models.notice import decision_options
 from perdure.models.phases import Phase
 from perdure.models.rules.gates import gate_question, gate_settings, red_tests_approval, red_tests_approval_text
 from perdure.models.rules.inbox import (
@@ -40,6 +41,7 @@ from perdure.models.rules.inbox import (
     NotCounted,
     record_decision,
 )
+from perdure.render.decision_lines import commands_for_decision
 from tests.costs import examples
 from tests.states import prepared_workspace, with_fields
 
@@ -303,12 +305,22 @@ def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
     assert inbox.state.gates.hold_reason == ""
 
 
-@pytest.mark.parametrize(("limit", "more"), [("usd", "usd"), ("tokens", "tokens"), ("time", "time"), ("", "usd")])
-def test_what_is_offered_to_be_added_is_what_has_run_out(limit: str, more: str) -> None:
+@pytest.mark.parametrize(
+    ("limit", "more", "typed"),
+    [
+        ("usd", "usd", "--add 5"),
+        ("tokens", "tokens", "--tokens 500000"),
+        ("time", "time", "--time 1h"),
+        ("", "usd", "--add 5"),
+    ],
+)
+def test_what_is_offered_to_be_added_is_what_has_run_out(limit: str, more: str, typed: str) -> None:
     asked = PendingDecision(
         gate=Gate.BUDGET, target="1", summary="w", since=SINCE, options=("add_budget",), limit=limit
     )
     assert more in json.loads(asked.example_updates()[0][1])
+    commands = [commands_for_decision(asked, "d-1")[0], decision_options(asked, "d-1")[0].command]
+    assert commands == [f"perdure budget d-1 {typed}"] * 2
 
 
 @pytest.mark.parametrize("amount", [{"usd": True}, {"usd": "5"}, {"tokens": "5"}])

@@ -97,6 +97,12 @@ class PendingDecision(HistoryModel):
         limit = self.limit if self.limit in _BUDGET_EXAMPLES else "usd"
         return limit, _BUDGET_EXAMPLES[limit]
 
+    @property
+    def budget_options(self) -> str:
+        """Return the options of `perdure budget` that add `budget_example`."""
+        field, value = self.budget_example
+        return f"{'--add' if field == 'usd' else f'--{field}'} {value}"
+
     def example_updates(self) -> list[tuple[str, str]]:
         """Return name and JSON of every update that decides this, with an example of its payload, as a person would
         send it."""

@@ -231,7 +231,11 @@ def alive(word: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and int(entry.name) != os.getpid() and word in (entry / "cmdline").read_text():
+            if (
+                entry.name.isdecimal()
+                and int(entry.name) != os.getpid()
+                and word.encode() in (entry / "cmdline").read_bytes()
+            ):
                 found.append(int(entry.name))
     return found
 
