@@ -27,6 +27,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.server.view import find_accepted_run
 from perdure.models.backlog.landing import (
     DeliveryLookup,
     DeliveryLookupInput,
@@ -65,7 +66,7 @@ async def resume_point(work: ResumeInput) -> ResumeResult:
     result has a reason instead of a request when there is no such delivery, it is running or delivered, it left nothing
     to go on from, or its request does not allow it. Raises RPCError when the server does not answer."""
     client = activity.client()
-    description = await describe_workflow(client, work.workflow_id)
+    description = await find_accepted_run(client, work.workflow_id)
     if description is None:
         return ResumeResult(reason="there is no such delivery")
     if description.status == WorkflowExecutionStatus.RUNNING:
@@ -91,7 +92,7 @@ async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> Del
 
     ships  the delivery belongs to a stack: its branch, pull request and proposed commit are returned too
     """
-    description = await describe_workflow(client, delivery)
+    description = await find_accepted_run(client, delivery)
     if description is None:
         return DeliveryStatus(status=MISSING)
     first_run_id = description.raw_description.workflow_execution_info.first_run_id

@@ -47,6 +47,7 @@ from perdure.models.rules.inbox import NotCounted
 from perdure.text import shorten
 
 UNKNOWN_STATE = "its state comes from no run before it: start it with its items alone"
+UNKNOWN_NOTICE = "a notice is sent for the delivery or backlog that it is about, which starts it"
 UNKNOWN_RESUME = "resume: that state comes from no run before it: start it without, or: perdure retry, rewind or fork"
 
 QUERY_TIMEOUT = timedelta(seconds=20)
@@ -171,7 +172,9 @@ def _takes_state(kind: str, arguments: list[Any]) -> bool:
     first = arguments[0] if arguments else None
     if kind == "Delivery" and isinstance(first, dict):
         return bool(first.get("resume") or first.get("landing"))
-    return kind == "Following" or (kind == "Backlog" and len(arguments) > 1 and arguments[1] is not None)
+    return kind in ("Following", "Notification") or (
+        kind == "Backlog" and len(arguments) > 1 and arguments[1] is not None
+    )
 
 
 async def _parent_problem(
@@ -184,6 +187,22 @@ async def _parent_problem(
     if description is None or description.workflow_type != kind:
         return unknown
     return unknown if await origin_problem(client, accepted, parent.workflow_id, parent.run_id) else ""
+
+
+async def _notice_problem(
+    client: Client,
+    accepted: AcceptedRuns,
+    description: WorkflowExecutionDescription,
+    started: WorkflowExecutionStartedEventAttributes,
+    arguments: list[Any],
+) -> str:
+    """Return why a notice is not one of the delivery or backlog that it is about; empty: it is."""
+    parent_id = started.parent_workflow_execution.workflow_id
+    if not arguments or not isinstance(arguments[0], dict) or arguments[0].get("delivery_id") != parent_id:
+        return UNKNOWN_NOTICE
+    parent = await describe_workflow(client, parent_id, started.parent_workflow_execution.run_id)
+    kind = parent.workflow_type if parent is not None else ""
+    return await _parent_problem(client, accepted, started, kind, UNKNOWN_NOTICE)
 
 
 async def _delivery_problem(
@@ -264,11 +283,11 @@ async def _budget_before(
     none."""
     id, began = description.id.replace("'", ""), description.start_time
     others = [one async for one in client.list_workflows(f"WorkflowId = '{id}'") if one.start_time < began]
-    newest = max(others, key=lambda execution: execution.start_time, default=None)
-    if newest is None or await origin_problem(client, accepted, newest.id, newest.run_id):
-        return []
-    state_json = await _state_left(client, newest.id, newest.run_id)
-    return [DeliveryState.model_validate(state_json).budget] if state_json is not None else []
+    for former in sorted(others, key=lambda execution: execution.start_time, reverse=True):
+        if not await origin_problem(client, accepted, former.id, former.run_id):  # anybody can start one in between
+            state_json = await _state_left(client, former.id, former.run_id)
+            return [DeliveryState.model_validate(state_json).budget] if state_json is not None else []
+    return []
 
 
 async def _state_left(client: Client, id: str, run_id: str) -> dict[str, Any] | None:
@@ -391,12 +410,14 @@ _ORIGINS: Mapping[str, Origin] = {
     "Delivery": _delivery_problem,
     "Backlog": _backlog_problem,
     "Following": _stack_problem,
+    "Notification": _notice_problem,
 }
 _UNKNOWN = {
     "Delivery": UNKNOWN_RESUME,
     "Backlog": UNKNOWN_STATE,
     "Following": UNKNOWN_STATE,
-    "Notification": "",
+    "Notification": UNKNOWN_NOTICE,
     "Treasury": "",
 }
-"""Our workflow types, and what is said of a state that no run of ours has left; the last two publish nothing."""
+"""Our workflow types, and what is said of a state that no run of ours has left. The Treasury takes none from whoever
+starts it, but the name of the run before it."""

@@ -36,6 +36,8 @@ class Treasury:
     @workflow.init
     def __init__(self, table: treasury.TreasuryTable | None = None) -> None:
         self.table = table or treasury.TreasuryTable()
+        if workflow.info().continued_run_id is None:  # whoever may start workflows may send any table
+            self.table = treasury.TreasuryTable(previous=self.table.previous)
         self._granting = BudgetAllocator(self.table)
         self._answers: dict[str, treasury.BudgetGrant] = {}
         self._requesters: set[str] = set()

@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.client.history.fold import BacklogHistory
 from perdure.client.history.runs import read_backlog_history, read_request
 from perdure.client.server.calls import query_workflow, send_update
-from perdure.client.server.view import RunDescription, describe_run
+from perdure.client.server.view import RunDescription, describe_run, find_accepted_run
 from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
@@ -84,9 +84,9 @@ class Backlog:
             raise BadInput(problem, fix=f"perdure show {shell_word(self.id)}")
         return await describe_run(execution)
 
-    async def request(self) -> dict[str, Any]:
-        """Return the request as it was sent, read from the first event of history."""
-        return await read_request(self._client, self.id)
+    async def request(self, run_id: str | None = None) -> dict[str, Any]:
+        """Return the request as it was sent, read from the first event of a run, by default the newest."""
+        return await read_request(self._client, self.id, run_id)
 
     async def past(self) -> BacklogHistory:
         """Read the histories of all its runs: items, landed commits, started deliveries.
@@ -252,7 +252,9 @@ class Backlog:
         BadInput when the backlog was refused as it was started, and WorkflowAlreadyStartedError when it runs again
         meanwhile.
         """
-        last_run_id = (await self._handle.describe()).run_id
+        if (execution := await find_accepted_run(self._client, self.id)) is None:
+            raise BadInput(f"no backlog {self.id}", fix="see perdure list")
+        last_run_id = execution.run_id
         last_run = self._client.get_workflow_handle(self.id, run_id=last_run_id)
         try:
             state: BacklogState = await last_run.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
@@ -266,7 +268,7 @@ class Backlog:
         now = datetime.now(UTC)
         next_state = reopen_backlog(state, change, item, note, now)
         next_state.reopened_from = ReopenedFrom(run_id=last_run_id, change=change, item=item, note=note, changed_at=now)
-        raw = {name: value for name, value in (await self.request()).items() if name != "items"}
+        raw = {name: value for name, value in (await self.request(last_run_id)).items() if name != "items"}
         await start_workflow(
             self._client, self.id, raw, WorkflowIDReusePolicy.ALLOW_DUPLICATE, BACKLOG_WORKFLOW, next_state
         )

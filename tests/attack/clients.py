@@ -8,9 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from perdure.client.budgets import put_rules, read_budget_table
+from perdure.client.delivery.handle import Delivery
+from perdure.models.budget.treasury import TREASURY, BudgetRule
+from perdure.models.limits import TASK_QUEUE
 from tests.attack.stranger_client import QUIET, Stranger, made_up, stranger
 from tests.attack.table import Case, Ground, Seen, held
 from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
+from tests.receiver import Receiver
 
 GROUP = "client of Temporal"
 
@@ -54,14 +59,40 @@ async def _works_first(he: Stranger, seen: dict[str, Any]) -> str:
     return await he.calls_as_ours("make_branch", {**backlog, "branch": "release"}, seen["prepare"]["queue"], raw, own=1)
 
 
+async def _tells(he: Stranger, seen: dict[str, Any]) -> str:
+    """A notice of his own words to the addresses of the host."""
+    notice = {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": "built", "delivery_id": "built"}
+    notice |= {"run_id": "r", "repository": "/r", "request": "x", "summary": "his words"}
+    he.engine.worker()
+    return await he.refused("Notification", notice, "built.notice")
+
+
+async def _shares(he: Stranger, seen: dict[str, Any]) -> str:
+    """Budgets of his own, as what the Treasury is said to know."""
+    table = {"rules": {"label:his": {"usd_per_day": 1e6}}}
+    handle = await he.client.start_workflow("Treasury", table, id=TREASURY, task_queue=TASK_QUEUE)
+    known = await read_budget_table(he.engine.client)
+    await handle.terminate()
+    assert not known.rules, f"its table is his: {known.rules}"
+    return "it knows no budgets"
+
+
+async def _begins_again(he: Stranger, seen: dict[str, Any]) -> str:
+    """His words under the id of a delivery that has ended, for its owner to go on with."""
+    raw = {"repository": seen["origin"], "request": "His words", "resume": {"run_id": "", "state": made_up(seen)}}
+    told = await he.refused("Delivery", raw, "stopped")
+    await he.engine.perdure.delivery("stopped").retry()
+    request = (await he.engine.perdure.delivery("stopped").request())["request"]
+    await he.engine.handle("stopped").terminate()
+    assert request == "Add sub", f"it goes on with {request!r}"
+    return told
+
+
 async def _delivers(he: Stranger, seen: dict[str, Any]) -> str:
     raw = {"repository": seen["origin"], "request": "Add sub", "phases": ["build", "ship"], "config": QUIET}
-    he.engine.worker()
-    try:
-        result = await he.starts("Delivery", raw, "honest")
-        return f"{result['status']}: {result['branch']}"
-    finally:
-        he.engine.end_workers()
+    result = await he.starts("Delivery", raw, "honest")
+    assert result["status"] == "delivered", result
+    return f"{result['status']}: {result['branch']}"
 
 
 _TRIES: dict[str, Try] = {
@@ -79,37 +110,91 @@ _TRIES: dict[str, Try] = {
     "opens a pull request with made-up tests, on our queue": _calls("open_pull_request", "calls_as_ours"),
     "lands on a branch of his choice, on our queue": _calls("land", "calls_as_ours"),
     "takes work of his own from our queue": _works_first,
+    "sends a notice of his own": _tells,
+    "begins the Treasury with budgets of his own": _shares,
+    "begins another run of an ended delivery, which is retried": _begins_again,
+}
+
+
+async def _is_told(he: Stranger, seen: dict[str, Any]) -> str:
+    """The delivery that is delivered tells of its end itself."""
+    await until(lambda: any(told.json["delivery_id"] == "honest" for told in seen["receiver"].told), 60)
+    return "told of its end"
+
+
+async def _divides(he: Stranger, seen: dict[str, Any]) -> str:
+    """The budgets of a worker's configuration."""
+    await put_rules(he.engine.client, [BudgetRule(label="team-a", usd_per_day=5.0)])
+
+    async def has_rules() -> bool:
+        return (await read_budget_table(he.engine.client)).rules.keys() == {"label:team-a"}
+
+    await until(has_rules, 60)
+    return "divides label:team-a"
+
+
+async def _goes_on(he: Stranger, seen: dict[str, Any]) -> str:
+    """The delivery that a stranger began again under its id."""
+    delivery = he.engine.perdure.delivery("stopped")
+    await delivery.retry()
+
+    async def waits() -> bool:
+        return (await delivery.describe()).pending_decision is not None
+
+    await until(waits, 100)
+    await he.engine.handle("stopped").execute_update("approve", {})
+    return f"{(await delivery.result()).status} after a retry"
+
+
+_BENIGN: dict[str, Try] = {
+    "starts a delivery of an allowed repository": _delivers,
+    "is told of the end of a delivery": _is_told,
+    "has budgets divided that a configuration names": _divides,
+    "goes on with a delivery and approves it": _goes_on,
 }
 
 
 async def _try_all(root: Path) -> dict[str, Seen]:
     """One engine for all of them, and what each of them was told."""
     origin, seen, told = make_target(root / "calc.git"), dict[str, Any](), dict[str, Seen]()
-    async with Engine.open(root, HAPPY, ports=29000, own_server=True) as engine, stranger(engine) as he:
+    async with (
+        Receiver.open() as receiver,
+        Engine.open(root, HAPPY, ports=29000, own_server=True, env={"PERDURE_WEBHOOK_URL": receiver.url}) as engine,
+        stranger(engine) as he,
+    ):
         engine.worker()
         await (await engine.submit(origin, id="built", phases=["build"], config=QUIET)).delivery.result()
         asked = {"phases": ["build", "ship"], "gates": ["pull_request"], "config": QUIET}
-        waiting = (await engine.submit(origin, id="waits", **asked)).delivery
+        for id in ("stopped", "waits"):
+            waiting = (await engine.submit(origin, id=id, **asked)).delivery
 
-        async def waits() -> bool:
-            return (await waiting.describe()).pending_decision is not None
+            async def waits(delivery: Delivery = waiting) -> bool:
+                return (await delivery.describe()).pending_decision is not None
 
-        await until(waits, 100)
+            await until(waits, 100)
+        await engine.handle("stopped").cancel()
+        await engine.perdure.delivery("stopped").result()
         run = (await engine.handle("built").describe()).run_id
         seen = {**await he.reads("waits"), "run": run, "origin": str(origin), "base": git(origin, "rev-parse", "main")}
+        seen["receiver"] = receiver
         for name, attack in _TRIES.items():
             if name.endswith("our queue"):
                 engine.end_workers()
-            before = heads(origin), pulls(origin)
+            before, is_refused, count = (heads(origin), pulls(origin)), True, len(receiver.told)
             try:
                 words = await attack(he, seen)
             except AssertionError as error:
-                words = str(error)
-            told[name] = held((heads(origin), pulls(origin)) == before, words)
-        words = await _delivers(he, seen)
-        told["starts a delivery of an allowed repository"] = held(
-            "delivered" in words and "perdure/honest" in heads(origin), words
-        )
+                is_refused, words = False, str(error)
+            his_words = [one for one in receiver.told[count:] if b"his words" in one.body]
+            is_held = is_refused and (heads(origin), pulls(origin)) == before and not his_words
+            told[name] = held(is_held, words)
+        engine.end_workers()
+        engine.worker()
+        for name, use in _BENIGN.items():
+            words = await use(he, seen)
+            told[name] = held(words, words)
+        published = {"perdure/honest", "perdure/stopped"} <= heads(origin).keys()
+        told["goes on with a delivery and approves it"] = held(published, words)
     return told
 
 
@@ -123,10 +208,5 @@ def _row(name: str) -> Callable[[Ground], Seen]:
 
 CASES = (
     *(Case(GROUP, name, "refused, nothing published", _row(name)) for name in _TRIES),
-    Case(
-        GROUP,
-        "starts a delivery of an allowed repository",
-        "delivered: that works",
-        _row("starts a delivery of an allowed repository"),
-    ),
+    *(Case(GROUP, name, "that works", _row(name)) for name in _BENIGN),
 )

@@ -19,11 +19,20 @@ from activities import workflow_origin
 from activities.workflow_lookup import describe_workflow
 from activities.workflow_origin import origin_problem
 from perdure.adapters.worker.origin_record import AcceptedRuns
+from perdure.client.budgets import put_rules, read_budget_table
+from perdure.client.delivery.rewinding import fork, rewind
+from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.delivery.state import retry_request
+from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from tests.attack.stranger_client import QUIET, Stranger, TenLines, made_up, reason_of, stranger
 from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
 from tests.homes import fresh_home
+from tests.receiver import Receiver
+
+NOTICE = {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": "calc-sub", "run_id": "r"}
+NOTICE |= {"repository": "/r", "request": "x", "summary": "his words"}
+TABLE = {"rules": {"label:his": {"usd_per_day": 1e6}}}
 
 
 async def built_only(engine: Engine, origin: Path) -> None:
@@ -234,6 +243,83 @@ async def test_a_long_chain_of_runs_counts_only_from_a_run_that_the_home_knows(
         assert ("his", runs[0]) not in accepted
         another_home = AcceptedRuns(fresh_home(tmp_path / "another"))
         assert ("his", runs[3]) not in another_home
+
+
+@pytest.mark.timeout(300)
+async def test_a_start_that_was_refused_changes_nothing_for_who_goes_on_with_the_delivery(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        phases, gates = ["build", "ship"], ["pull_request"]
+        delivery = (await engine.submit(origin, phases=phases, gates=gates, config=QUIET)).delivery
+
+        async def waits() -> bool:
+            return (await delivery.describe()).pending_decision is not None
+
+        async def begins_his_own() -> None:
+            raw = {"repository": str(origin), "request": "His words", "config": QUIET}
+            for wrong in ({"resume": {"run_id": "", "state": made_up(built)}}, {"reqest": "x"}):
+                assert "InvalidRequest" in await he.refused("Delivery", {**raw, **wrong}, "calc-sub")
+
+        await until(waits, 60)
+        built = await he.reads("calc-sub")
+        await engine.handle().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await engine.handle().result()
+        await begins_his_own()
+        await delivery.retry()
+        assert (await delivery.request())["request"] == "Add sub"
+        await until(waits, 60)
+        await engine.handle().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await engine.handle().result()
+        await begins_his_own()
+        await fork(delivery, "implement:1", id="calc-fork")
+        await rewind(delivery, "implement:2")
+        await until(waits, 100)
+        await engine.handle().execute_update("approve", {})
+        assert (await delivery.result()).status == "delivered"
+        await begins_his_own()
+        with pytest.raises(BadInput, match="is delivered"):
+            await delivery.retry()
+        forked = engine.handle("calc-fork")
+        await forked.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await forked.result()
+
+
+@pytest.mark.timeout(200)
+async def test_a_notice_is_sent_for_who_it_is_about_alone_and_the_treasury_begins_with_no_table_of_a_stranger(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Receiver.open() as receiver,
+        Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_WEBHOOK_URL": receiver.url}) as engine,
+        stranger(engine) as he,
+    ):
+        engine.worker()
+        await built_only(engine, origin)
+        await until(lambda: receiver.of("ended"), 60)
+        assert [one.json["delivery_id"] for one in receiver.told] == ["calc-sub"]
+        for about, begins in (("calc-sub", he.queue), ("calc-sub", ""), ("his-parent", he.queue)):
+            notice = {**NOTICE, "delivery_id": about}
+            call = {"child": "Notification", "raw": notice, "id": f"{about}.notice"}
+            raw = call if begins else notice
+            told = await he.refused("Delivery" if begins else "Notification", raw, f"{about}.x", begins or TASK_QUEUE)
+            assert told == "a notice is sent for the delivery or backlog that it is about, which starts it"
+        assert len(receiver.told) == 1
+        await he.client.start_workflow("Treasury", TABLE, id=TREASURY, task_queue=TASK_QUEUE)
+        assert (await read_budget_table(engine.client)).rules == {}
+        await put_rules(engine.client, [BudgetRule(label="team-a", usd_per_day=5.0)])
+
+        async def has_rules() -> bool:
+            return (await read_budget_table(engine.client)).rules.keys() == {"label:team-a"}
+
+        await until(has_rules, 60)
+        await engine.handle(TREASURY).terminate()
 
 
 async def first_task(engine: Engine) -> int:

@@ -19,7 +19,7 @@ from perdure.client.history.events import stream_events
 from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.runs import read_history, read_request, unread_messages
 from perdure.client.server.calls import query_workflow, run_on_host
-from perdure.client.server.view import RunDescription, describe_run, find_workflow, has_pollers
+from perdure.client.server.view import RunDescription, describe_run, find_accepted_run, find_workflow, has_pollers
 from perdure.client.submit import start_workflow
 from perdure.models.delivery.request import parse_request
 from perdure.models.delivery.result import DeliveryResult, Status
@@ -51,6 +51,13 @@ class Delivery(Decisions):
             raise BadInput(f"no delivery {self.id}", fix="see perdure list")
         return await describe_run(execution)
 
+    async def describe_accepted(self) -> RunDescription:
+        """Return what the server knows of the delivery's newest run that was not refused; of its newest one when all
+        were. Anybody can start a run under an ended delivery's id. Raises BadInput when there is none."""
+        if (execution := await find_accepted_run(self._client, self.id)) is None:
+            raise BadInput(f"no delivery {self.id}", fix="see perdure list")
+        return await describe_run(execution)
+
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
         """Return an iterator over its events, in order.
 
@@ -58,9 +65,9 @@ class Delivery(Decisions):
         """
         return stream_events(self._client, self.id, follow=follow, since=since)
 
-    async def request(self) -> dict[str, Any]:
-        """Return the request as it was sent, read from the first event of history."""
-        return await read_request(self._client, self.id)
+    async def request(self, run_id: str | None = None) -> dict[str, Any]:
+        """Return the request as it was sent, read from the first event of a run, by default the newest."""
+        return await read_request(self._client, self.id, run_id)
 
     async def failed_notices(self) -> list[str]:
         """Return who was not told what the delivery waits for or how it ended, and why, one line each.
@@ -188,14 +195,14 @@ class Delivery(Decisions):
 
         A delivery that was terminated begins again where that run began.
         """
-        described = await self.describe()
+        described = await self.describe_accepted()
         if described.running:
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {shell_word(self.id)}")
         if described.status == WorkflowExecutionStatus.COMPLETED:
             raise BadInput(
                 f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {shell_word(self.id)}"
             )
-        request = retry_request(await self.request(), described.resume)
+        request = retry_request(await self.request(described.run_id), described.resume)
         if budget_usd is not None:
             request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
         try:

@@ -63,12 +63,13 @@ async def read_run(client: Client, id: str, run_id: str | None) -> RunHistory:
     return run_history
 
 
-async def read_request(client: Client, id: str) -> dict[str, Any]:
-    """Read a workflow's request as it was sent, from its first event; {} where that is no JSON object.
+async def read_request(client: Client, id: str, run_id: str | None = None) -> dict[str, Any]:
+    """Read a workflow's request as it was sent, from the first event of a run, by default its newest; {} where that is
+    no JSON object.
 
     Raises RPCError when there is no such workflow.
     """
-    async for event in client.get_workflow_handle(id).fetch_history_events(page_size=1):
+    async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events(page_size=1):
         started = await decode_event(event, client.data_converter)
         request = started.arguments[0] if isinstance(started, RunStarted) and started.arguments else None
         return request if isinstance(request, dict) else {}

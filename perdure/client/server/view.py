@@ -12,15 +12,24 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
 from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.result_text import outcome_text, reason_text
+from perdure.models.errors import InvalidRequest
 from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, WAITING
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.webui.captions import parse_waiting
 from perdure.text import shorten
 
@@ -131,6 +140,38 @@ async def find_workflow(client: Client, id: str, run_id: str | None = None) -> W
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
         return None
+
+
+async def find_accepted_run(client: Client, id: str) -> WorkflowExecutionDescription | None:
+    """Return the server's description of a workflow's newest run that was not refused, by default of its newest run;
+    None where there is none.
+
+    A run that has ended on another queue than ours, or as an invalid request, has begun nothing: anybody can start one
+    under an ended workflow's id. Raises RPCError.
+    """
+    newest = await find_workflow(client, id)
+    if newest is None or not await _is_refused(client, newest):
+        return newest
+    plain_id = id.replace("'", "")
+    others = [other async for other in client.list_workflows(f"WorkflowId = '{plain_id}'") if other.id == id]
+    for other in sorted(others, key=lambda execution: execution.start_time, reverse=True):
+        description = await find_workflow(client, id, other.run_id)
+        if description is not None and not await _is_refused(client, description):
+            return description
+    return newest
+
+
+async def _is_refused(client: Client, execution: WorkflowExecutionDescription) -> bool:
+    """Return True for a run that ended as an invalid request, or ended and was not on our queue."""
+    if execution.status != WorkflowExecutionStatus.FAILED:
+        return execution.task_queue != TASK_QUEUE and execution.status != WorkflowExecutionStatus.RUNNING
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    try:
+        await handle.result(follow_runs=False)
+    except WorkflowFailureError as error:
+        cause = error.cause
+        return isinstance(cause, ApplicationError) and cause.type == InvalidRequest.__name__
+    return False
 
 
 async def describe_run(execution: WorkflowExecutionDescription) -> RunDescription:
