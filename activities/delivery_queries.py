@@ -17,6 +17,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker import verify
+from perdure.adapters.worker.sealed_facts import plan_fact
 from perdure.adapters.worker.turn.delivery_text import delivery_page
 from perdure.adapters.worker.turn.documents import check_plan, read_report
 from perdure.models.budget.ledger import Spend
@@ -142,12 +143,18 @@ class QueryActivities(OnHost):
     @activity.defn(name="check_plan")
     async def check_plan(self, work: CheckPlanInput) -> CheckPlanResult:
         """Check an edited plan, or list of items, that is an artifact of the delivery; return its title and items, or
-        the problem with it. Raises WorkspaceLost when this host has no workspace of the delivery."""
+        the problem with it. One without a problem is sealed as the delivery's, under the title that it is to have.
+        Raises WorkspaceLost when this host has no workspace of the delivery."""
         return await in_thread(self._check_plan, work)
 
     def _check_plan(self, work: CheckPlanInput) -> CheckPlanResult:
         vault = Workspace.open(self._host.home, work.delivery).vault
-        return check_plan(vault, work.delivery, work.plan, items=work.items)
+        checked, facts = check_plan(vault, work.delivery, work.plan, items=work.items), self._host.facts(work.delivery)
+        if not checked.problem:
+            earlier_titles = [fact[2] for fact in facts if fact[0] == "plan"]
+            title = work.title or checked.title or (earlier_titles[-1] if earlier_titles else "")
+            facts.seal_facts(plan_fact(work.plan, title))
+        return checked
 
 
 def _report_fact(vault: Vault, work: VerifyInput) -> ReportFact | None:

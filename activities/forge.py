@@ -27,7 +27,13 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, in_thread_to_end
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.sealed_facts import require_commit, require_no_secret, require_publishable, require_verdict
+from perdure.adapters.worker.sealed_facts import (
+    published_title,
+    require_commit,
+    require_no_secret,
+    require_publishable,
+    require_verdict,
+)
 from perdure.adapters.worker.turn.documents import (
     read_findings,
     read_picture,
@@ -221,6 +227,7 @@ def _create_pull_request(
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
         return publishing.ShipResult(message=message, summary=f"pushed {work.branch}")
+    title = published_title(host.facts(work.delivery), vault, contract, work.plan, work.title)
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
     template = read_template(vault, contract.base_sha)
@@ -236,7 +243,7 @@ def _create_pull_request(
     pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if is_local else {}
     proposal = Proposal(
         delivery=work.delivery,
-        title=pull_request_title(work),
+        title=pull_request_title(work.model_copy(update={"title": title})),
         body=body_text,
         head=work.branch,
         head_sha=work.head,

@@ -45,7 +45,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.lease import Lease
-from perdure.adapters.worker.sealed_facts import commit_fact, require_commit, require_verdict
+from perdure.adapters.worker.sealed_facts import commit_fact, published_title, require_commit, require_verdict
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.backlog.request import LandingPlace
@@ -91,6 +91,9 @@ class RebaseActivity(OnHost):
             if (recorded := await in_thread(_find_recorded, vault, ref, work)) is not None:
                 return recorded
             contract = await in_thread(self._host.load_contract, vault, work.delivery, work.contract)
+            facts = self._host.facts(work.delivery)
+            subject = await in_thread(published_title, facts, vault, contract, work.plan, work.subject)
+            work = work.model_copy(update={"subject": subject})
             update_heartbeat(doing=f"fetching {work.place.branch}")
             fetched = await in_thread(_fetch_and_merge, vault.with_keys(self._host.forges), contract, work)
             lease.check()

@@ -200,6 +200,7 @@ class Landing:
             or prepared.request.title
             or shorten(" ".join(self._runner.request.request.split()), 60),
             kind=state.planning.kind,
+            plan=state.planning.plan,
             number=number,
         )
         rebased = await self._runner.run_step(Step.REBASE, work, landing.RebaseResult, attempt=number)

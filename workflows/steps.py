@@ -139,10 +139,10 @@ class Steps:
                     break
         return ""
 
-    async def check_plan(self, plan: str, summary: str, *, items: bool = False) -> CheckPlanResult:
+    async def check_plan(self, plan: str, summary: str, *, items: bool = False, title: str = "") -> CheckPlanResult:
         """Check, by activity `check_plan`, that an edited plan or list of items can be used; the result names the
-        problem, if there is one."""
-        work = CheckPlanInput(delivery=self._runner.delivery, plan=plan, items=items)
+        problem, if there is one. `title`: what the person named it."""
+        work = CheckPlanInput(delivery=self._runner.delivery, plan=plan, items=items, title=title)
         return await self._runner.run_unrecorded("check_plan", work, CheckPlanResult, summary)
 
     async def _apply_edited_plan(self, edited: DecisionRecord, *, items: bool) -> None:
@@ -150,7 +150,7 @@ class Steps:
         add a note that says why. The edit is counted, so that the gate is asked again either way."""
         state, checked = self._state, CheckPlanResult()
         if self._prepared.decisions.checks_plans:
-            checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
+            checked = await self.check_plan(edited.artifact, "the edited plan", items=items, title=edited.note)
         if checked.problem:
             note = shorten(f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}", 300)
             state.notes = (*state.notes, note)[-NOTES_KEPT:]

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.repository.terms import delivery_title
 from perdure.adapters.system.files import append_json_line, read_json_lines
 from perdure.adapters.system.home import Home
 from perdure.models.delivery.publishing import ShipInput
@@ -22,8 +23,12 @@ from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import Diverged
 from perdure.models.ids import digest
 from perdure.models.phases import Phase
+from perdure.text import shorten
 
 Fact = tuple[str, ...]
+
+TITLE_WORDS_CHARS = 60
+"""The most characters of a request that name its pull request, where neither plan nor issue does."""
 
 
 class SealedFacts:
@@ -78,6 +83,28 @@ def seal_review(facts: SealedFacts, vault: Vault, work: TurnInput, result: TurnR
 def review_fact(tree: str, review: str, blockers: int) -> Fact:
     """Return the fact that a review of this tree, an artifact, found that many blockers."""
     return "review", tree, review, str(blockers)
+
+
+def plan_fact(plan: str, title: str) -> Fact:
+    """Return the fact that this plan, an artifact, was made for the delivery, or accepted as a person's edit of it, and
+    that the change is named so by it."""
+    return "plan", plan, title
+
+
+def published_title(facts: SealedFacts, vault: Vault, contract: Contract, plan: str, claimed: str) -> str:
+    """Return the text by which a delivery's pull request, and its commit on a shared branch, is named: of the sealed
+    plan `plan`, else of the contract: its parent's, its issue's, or the request's first words. `claimed`, what the
+    workflow names it, counts only for a delivery that began before facts were sealed."""
+    if not contract.sealed:
+        return claimed
+    titles = [
+        title
+        for name, artifact, title in (fact for fact in facts if len(fact) == 3)
+        if (name, artifact) == ("plan", plan)
+    ]
+    parent_title = contract.parent_delivery.title if contract.parent_delivery is not None else ""
+    own_title = (titles[-1] if titles else "") or parent_title or delivery_title(vault, contract)
+    return own_title or shorten(" ".join(contract.request.split()), TITLE_WORDS_CHARS)
 
 
 def inspection_fact(tree: str, blockers: int, secrets: int) -> Fact:

@@ -130,7 +130,8 @@ class RebaseInput(HistoryModel):
 
     head           the delivery's newest commit, whose files `checkpoint` holds
     landed         a commit that the branch must still contain (somebody may have moved it back); empty: none
-    subject, kind  as for CommitInput
+    subject, kind  as for CommitInput; of a delivery whose facts are sealed, its plan or contract names the subject
+    plan           the delivery's plan, an artifact; empty: it has none
     number         counts the landings tried, for the commit's trailer
     """
 
@@ -142,6 +143,7 @@ class RebaseInput(HistoryModel):
     landed: str = ""
     subject: str = ""
     kind: str = ""
+    plan: str = ""
     number: int = 1
 
 

@@ -287,11 +287,13 @@ class CheckPlanInput(HistoryModel):
 
     plan   SHA-256 of an artifact of the delivery
     items  it has to be a list of items
+    title  what the person names the change; empty: as the plan does, or as before
     """
 
     delivery: str
     plan: str
     items: bool = False
+    title: str = ""
 
 
 class CheckPlanResult(HistoryModel):

@@ -71,7 +71,12 @@ class Item:
         return self.host.load_contract(self.vault, self.id, self.sealed)
 
     async def begin(self, **more: Any) -> Item:
-        asked: dict[str, Any] = {"repository": str(self.origin), "request": "x", "base": BRANCH, "config": CONFIG}
+        asked: dict[str, Any] = {
+            "repository": str(self.origin),
+            "request": f"do {self.place.item}",
+            "base": BRANCH,
+            "config": CONFIG,
+        }
         request = DeliveryRequest(**(asked | more), landing=self.place)
         prepared: PreparedWorkspace = await in_activity(
             PrepareActivity(self.host).prepare, PrepareInput(delivery=self.id, request=request), run=RUN

@@ -1,0 +1,41 @@
+"""What a change is named by where it is published: the plan or the contract of its home, never what a workflow says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.sealed_facts import SealedFacts, plan_fact, published_title
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
+from tests.repositories import make_target
+
+PLAN, ANOTHER = "a" * 64, "b" * 64
+
+
+@pytest.mark.timeout(60)
+def test_a_change_is_named_by_its_sealed_plan_or_its_request_and_by_nothing_that_is_claimed(tmp_path: Path) -> None:
+    home, url = Home(tmp_path / "home"), str(make_target(tmp_path / "calc.git"))
+    vault, facts = Vault.open_or_create(home, url), SealedFacts(home, "calc-sub")
+    contract = Contract(
+        delivery="calc-sub",
+        repository=url,
+        request="Add sub,\nand test it",
+        base="main",
+        base_sha="0" * 40,
+        branch="perdure/calc-sub",
+        config=RepositoryConfig(version=1),
+        sealed=True,
+    )
+    assert published_title(facts, vault, contract, PLAN, "Hijacked") == "Add sub, and test it"
+    SealedFacts(home, "another").seal_facts(plan_fact(PLAN, "Hijacked"))
+    assert published_title(facts, vault, contract, PLAN, "Hijacked") == "Add sub, and test it"
+    facts.seal_facts(plan_fact(PLAN, "Add typed sub"), plan_fact(ANOTHER, "Add another"))
+    assert published_title(facts, vault, contract, PLAN, "Hijacked") == "Add typed sub"
+    facts.seal_facts(plan_fact(PLAN, "Add sub as edited"))
+    assert published_title(facts, vault, contract, PLAN, "Hijacked") == "Add sub as edited"
+    before_facts = contract.model_copy(update={"sealed": False})
+    assert published_title(facts, vault, before_facts, PLAN, "As it was") == "As it was"
