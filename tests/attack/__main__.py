@@ -50,7 +50,9 @@ def main() -> int:
             count[seen.verdict] += 1
             print(row(case, seen), flush=True)
     told = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
-    print(f"as {who}: {sum(count.values())} cases, {told}, {count[MISSED]} missed, {count[GAP]} gaps, "
+    benign = sum(case.benign for case in chosen)
+    print(f"as {who}: {len(chosen) - benign} attacks and {benign} benign cases, {told}, "
+          f"{count[MISSED]} missed, {count[GAP]} gaps, "
           f"{time.monotonic() - begun:.0f} s")  # fmt: skip
     longest = sorted(took, key=took.__getitem__)[:-6:-1]
     print("longest: " + ", ".join(f"{took[words]:.0f} s {words}" for words in longest), flush=True)

@@ -10,6 +10,9 @@ from tests.attack import (
     branches,
     clients,
     exhausting,
+    honest_agent,
+    honest_peers,
+    honest_words,
     inside,
     neighbours,
     pages,
@@ -82,6 +85,9 @@ _ALL: tuple[Case, ...] = (
     Case("hostile peer", "a model without TLS behind https", "said so", _no_tls),
     *map(_peer, (*peers.MODEL, *peers.FORGE)),
     *map(_exhausting, exhausting.CASES),
+    *honest_agent.CASES,
+    *honest_words.CASES,
+    *honest_peers.CASES,
 )
 
 SHORT = frozenset(

@@ -22,7 +22,7 @@ from perdure.models.config.repository import SandboxGrade
 
 T = TypeVar("T")
 
-HELD, MISSED, GAP, LEFT = "held", "MISSED", "gap", "left out"
+HELD, MISSED, GAP, LEFT, WORKS = "held", "MISSED", "gap", "left out", "works"
 """A gap is a weakness that SECURITY.md names; left out is what cannot be tried here, with the reason."""
 
 CAPS = ResourceCaps(memory=1600 * 1024**2, processes=200, disk=100 * 1024**2, cpu_s=8.0)
@@ -39,13 +39,17 @@ class Seen:
 
 @dataclass(frozen=True)
 class Case:
-    """`attack` carries it out against the real parts, and where that is safe once more against none."""
+    """`attack` carries it out against the real parts, and where that is safe once more against none.
+
+    `benign`: it is no attack but the nearest honest thing, and has to work.
+    """
 
     group: str
     name: str
     expected: str
     attack: Callable[[Ground], Seen]
     short: bool = False
+    benign: bool = False
 
 
 @dataclass
@@ -108,6 +112,10 @@ def tried(case: Case, at: Ground) -> Seen:
 
 def held(condition: object, words: str) -> Seen:
     return Seen(HELD if condition else MISSED, one_line(words))
+
+
+def works(condition: object, words: str) -> Seen:
+    return Seen(WORKS if condition else MISSED, one_line(words))
 
 
 def one_line(words: str, most: int = 110) -> str:

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.attack.cases import CASES
-from tests.attack.table import HELD, Case, Ground, Seen, ground, one_line, row, tried
+from tests.attack.table import GAP, HELD, WORKS, Case, Ground, Seen, ground, one_line, row, tried
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,26 @@ def at() -> Iterator[Ground]:
 def test_an_attack_of_the_short_part_does_not_succeed(case: Case, at: Ground) -> None:
     seen = tried(case, at)
     assert seen.verdict == HELD, seen.words
+
+
+def test_what_has_to_work_is_as_much_as_what_must_not_and_both_numbers_are_published() -> None:
+    benign = sum(case.benign for case in CASES)
+    assert benign >= len(CASES) - benign
+    security = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    assert f"{len(CASES) - benign} attacks and {benign} benign cases" in security
+
+
+HONEST = frozenset({
+    "reads its own files", "serves and asks on its own loopback", "forks workers", "takes 200 MB of memory",
+    "the checkout's configuration has large files in LFS", "a reply in pieces of seven bytes",
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(HONEST))
+def test_an_honest_thing_of_the_short_part_works(name: str, at: Ground) -> None:
+    case = next(case for case in CASES if name in case.name and case.benign)
+    seen = tried(case, at)
+    assert seen.verdict in (WORKS, GAP), seen.words
 
 
 def test_the_table_has_eighty_cases_each_with_a_name_of_its_own() -> None:

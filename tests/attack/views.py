@@ -80,4 +80,7 @@ def _works(at: Ground) -> Seen:
     return held("feat: mine" in shown and "fatal" not in shown and whole == _BOTH, f"{shown}; the vault shows {whole}")
 
 
-CASES = (*cases_of(GROUP, TRIES), Case(GROUP, "git: uses log, status and diff, which it may", "they work", _works))
+CASES = (
+    *cases_of(GROUP, TRIES),
+    Case(GROUP, "git: uses log, status and diff, which it may", "they work", _works, benign=True),
+)

@@ -27,12 +27,14 @@ from perdure.models.errors import PerdureError
 from perdure.models.limits import SANDBOX_PROCESSES
 from perdure.text import cut_middle
 
-_unset = [name for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name not in os.environ]
-os.environ |= {name: os.devnull if name.endswith("GLOBAL") else "1" for name in _unset}
+_QUIET = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+_own_values = {name: os.environ[name] for name in _QUIET if name in os.environ}
+os.environ |= _QUIET
 import git  # noqa: E402  # it calls `git version` now, which a configuration that git cannot read would end
 
-for _name in _unset:
+for _name in _QUIET:
     del os.environ[_name]
+os.environ |= _own_values
 
 GIT_SILENCE_S = 60
 """The longest time without a byte from a remote. Servers that prepare a large answer send a sign of life every 5 s."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -278,3 +279,12 @@ def test_a_url_that_the_owners_settings_turn_into_a_command_is_not_run(
     with pytest.raises(Exception, match="not allowed"):
         vault.fetch()
     assert not list(canary.iterdir())
+
+
+@pytest.mark.parametrize("name", ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"])
+def test_a_variable_that_names_a_broken_configuration_ends_no_program_of_ours(tmp_path: Path, name: str) -> None:
+    (tmp_path / "broken").write_text("[broken\n")
+    code = f"import perdure.adapters.git.command, os; print(os.environ.get({name!r}))"
+    env = {**os.environ, name: str(tmp_path / "broken")}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == (f"{tmp_path / 'broken'}\n", "")
