@@ -9,7 +9,12 @@ from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.git.command import GitError
-from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
+from perdure.adapters.git.workspace import (
+    Workspace,
+    list_worktree_places,
+    remove_old_worktrees,
+    remove_unrecorded_worktrees,
+)
 from perdure.adapters.repository.ports import release_ports
 from perdure.adapters.system.directories import discard
 from perdure.adapters.system.keyed_store import kept_results
@@ -29,17 +34,27 @@ class CloseActivity(OnHost):
     async def close(self, work: CloseInput) -> CloseResult:
         """Release the delivery's ports, remove its worktree, or keep it for a while when `work.keep` is set, and return
         receipt, spending and what went wrong. What the plan's tasks (`work.tasks`) paid and survived is added to the
-        delivery's spend log and journal. What cannot be removed, and a workspace that is not on this host, is logged
-        and put into the result's message; it is no error. Raises Superseded when a newer attempt has taken over the
-        workspace."""
+        delivery's spend log and journal. What cannot be removed, and a workspace of which this host has no record, is
+        logged and put into the result's message; it is no error. Raises Superseded when a newer attempt has taken over
+        the workspace."""
         try:
             async with self._host.lease_workspace(work.delivery) as (workspace, _):
                 message = await in_thread(self._release_workspace, workspace, work.keep)
         except WorkspaceLost as error:
-            message = error.what
+            message = "; ".join(filter(None, (error.what, await self._release_unrecorded(work.delivery))))
         if message:
             log.warning("%s: %s", work.delivery, message)
         return await in_thread(self._close_result, work.delivery, work.tasks, message)
+
+    async def _release_unrecorded(self, delivery: str) -> str:
+        """Release the ports of a delivery without a readable record, and remove its worktrees, whose making was cut
+        off; return what could not be removed, or an empty text. Raises Superseded when a newer attempt has come."""
+        home = self._host.home
+        await in_thread(release_ports, home, delivery)
+        if not await in_thread(list_worktree_places, home, delivery):
+            return ""
+        async with self._host.leases.acquire(delivery, home.tree(delivery).name) as lease:
+            return await in_thread(remove_unrecorded_worktrees, home, delivery) if lease.proved else ""
 
     def _release_workspace(self, workspace: Workspace, keep: bool) -> str:
         """Release the ports, remove the leftovers of killed runs, mark the workspace as ended, remove the worktree

@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
 
-from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
+from perdure.adapters.git.retention import (
+    KeptDelivery,
+    is_unmerged,
+    kept_deliveries,
+    prune_vault,
+    remove_delivery,
+    remove_unrecorded_delivery,
+    unrecorded_deliveries,
+)
 from perdure.adapters.git.workspace import remove_old_worktrees
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
@@ -19,7 +27,8 @@ from perdure.models.errors import PerdureError
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """The verdict on one delivery. `why` is the reason why it stays; empty: it is removed."""
+    """The verdict on one delivery. `why` is the reason why it stays; empty: it is removed. `refs`: how many the vault
+    has of it."""
 
     delivery: str
     ended: datetime | None
@@ -35,13 +44,27 @@ async def judge_delivery(
     Raises RPCError when the server does not say whether it runs.
     """
     ended = await _find_end_time(client, candidate)
-    if ended is None:
-        why = "has not ended"
-    elif datetime.now(UTC) - ended < older_than:
-        why = f"ended less than {older_than.days} days ago"
-    else:
-        why = "" if also_unmerged else _unmerged_reason(candidate)
+    why = _age_reason(ended, older_than) or ("" if also_unmerged else _unmerged_reason(candidate))
     return RetentionVerdict(candidate.delivery, ended, why, len(candidate.refs))
+
+
+async def _judge_unrecorded(client: Client, home: Home, delivery: str, older_than: timedelta) -> RetentionVerdict:
+    """Decide whether what is here of a delivery without a record is removed: it ended `older_than` ago, by the server's
+    account, else nobody has added a file since.
+
+    Raises RPCError when the server does not say whether it runs.
+    """
+    execution = await find_workflow(client, delivery)
+    touched = datetime.fromtimestamp(home.workspace(delivery).stat().st_mtime, UTC)
+    ended = execution.close_time if execution is not None else touched
+    return RetentionVerdict(delivery, ended, _age_reason(ended, older_than), 0)
+
+
+def _age_reason(ended: datetime | None, older_than: timedelta) -> str:
+    """Return why a delivery is too young to be removed; empty: it is old enough."""
+    if ended is None:
+        return "has not ended"
+    return f"ended less than {older_than.days} days ago" if datetime.now(UTC) - ended < older_than else ""
 
 
 def _unmerged_reason(candidate: KeptDelivery) -> str:
@@ -76,17 +99,26 @@ async def collect_garbage(
     verdicts = [
         await judge_delivery(client, candidate, older_than, also_unmerged=also_unmerged) for candidate in candidates
     ]
+    unrecorded = [
+        await _judge_unrecorded(client, home, delivery, older_than) for delivery in unrecorded_deliveries(home)
+    ]
     if dry:
-        return verdicts, [], 0
+        return [*verdicts, *unrecorded], [], 0
     problems = remove_old_worktrees(home)
     for candidate, verdict in zip(candidates, verdicts, strict=True):
         if not verdict.why and (problem := await forget_ended_delivery(client, home, candidate, verdict.ended)):
             problems.append(problem)
+    for verdict in unrecorded:
+        if not verdict.why:
+            try:
+                remove_unrecorded_delivery(home, verdict.delivery)
+            except (PerdureError, OSError) as error:
+                problems.append(f"{verdict.delivery}: {error}")
     remaining = list(kept_deliveries(home))
     problems += collect_kept_results(home, older_than, needed_packages(home))
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))
-    return verdicts, problems, max(before - size_on_disk(home.root), 0)
+    return [*verdicts, *unrecorded], problems, max(before - size_on_disk(home.root), 0)
 
 
 async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDelivery, ended: datetime | None) -> str:

@@ -111,6 +111,30 @@ async def test_what_is_merged_or_has_nothing_goes_and_what_runs_or_is_nowhere_el
     await client.get_workflow_handle("runs").terminate()
 
 
+async def test_what_has_no_record_goes_when_its_delivery_ended_long_ago(
+    home: Home, server: str, tmp_path: Path
+) -> None:
+    """Of one that was refused, and of one that was cut off while its worktree was made."""
+    vault = Vault.open_or_create(home, str(make_target(tmp_path / "calc.git", CALC)))
+    _, base = vault.fetch()
+    for id in ("refused", "cut-off", "goes-on"):
+        Workspace.create(home, vault, id, base)
+        (home.workspace(id) / "record.json").unlink()
+    assert Workspace(delivery="refused", path=home.tree("refused"), vault=vault, home=home).remove() == ""
+    client = await Client.connect(server)
+    await client.start_workflow("Delivery", {}, id="goes-on", task_queue="nobody")
+    verdicts, _, _ = await collect_garbage(client, home, timedelta(days=7))
+    assert {verdict.delivery: verdict.why for verdict in verdicts} == {
+        "refused": "ended less than 7 days ago", "cut-off": "ended less than 7 days ago", "goes-on": "has not ended"
+    }  # fmt: skip
+    verdicts, problems, _ = await collect_garbage(client, home, timedelta(0))
+    assert problems == []
+    assert sorted(path.name for path in (home.root / "workspaces").iterdir() if path.is_dir()) == ["goes-on"]
+    assert not home.tree("cut-off").exists()
+    assert [path.name for path in vault.path.glob("worktrees/*")] == ["goes-on"]
+    await client.get_workflow_handle("goes-on").terminate()
+
+
 def test_the_branch_of_its_own_pull_request_is_no_merge(home: Home, tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git", CALC)
     vault = Vault.open_or_create(home, str(origin))

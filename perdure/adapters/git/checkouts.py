@@ -37,6 +37,10 @@ LARGE_CHECKOUT_FILES = 1000
 """The number of tracked files from which on a checkout is kept. 30,000 take 2 s to write, so fewer than these take 0.07
 s."""
 
+CHECKOUT_NAMES = ("{}", ".{}.kept", ".{}.new", "..{}.new.kept")
+"""The names of what may lie at the place of a checkout or a worktree and beside it: itself, the directory with its
+index, the one that is to take its place, and the index of that."""
+
 _GITLINK_MODE = (0o160000).to_bytes(4, "big")
 """The mode of a submodule's entry in an index. Other bytes of an index may look like it."""
 
@@ -112,11 +116,6 @@ class CheckoutPool:
     @property
     def _key(self) -> str:
         return self.vault.path.stem + filters_digest(self.vault.git)
-
-    def remove_leftovers(self, worktree: Path) -> None:
-        """Remove what a killed worker has left beside a worktree."""
-        self._remove_checkout(_staging_path(worktree))
-        discard(_companion_dir(worktree))
 
     def put_away(self, into: Path, since_ns: int = 0) -> None:
         """Move a checkout into the pool for another one to begin with, or remove it where it is small or there is no

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace, WorkspaceRecord, read_record, remove_unrecorded_worktrees
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
@@ -61,6 +61,26 @@ def kept_deliveries(home: Home) -> Iterator[KeptDelivery]:
         own = (f"refs/perdure/{record.delivery}/", f"refs/artifacts/{record.delivery}/")
         refs = tuple(ref for prefix in own for ref in workspace.vault.refs(prefix))
         yield KeptDelivery(record, workspace.vault, refs, _recorded_branches(home, record.delivery))
+
+
+def unrecorded_deliveries(home: Home) -> list[str]:
+    """Return the deliveries with a directory here and no readable record: refused, or cut off before they had a
+    worktree."""
+    names = []
+    for directory in sorted((home.root / "workspaces").glob("*/")):
+        try:
+            read_record(directory / "record.json")
+        except WorkspaceLost:
+            names.append(directory.name)
+    return names
+
+
+def remove_unrecorded_delivery(home: Home, delivery: str) -> None:
+    """Remove the worktrees and the directory of a delivery that has no record. Raises PerdureError or OSError with what
+    could not be removed."""
+    if reason := remove_unrecorded_worktrees(home, delivery):
+        raise PerdureError(reason)
+    remove_path(home.workspace(delivery))
 
 
 def record_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:

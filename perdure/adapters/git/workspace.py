@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from perdure.adapters.git.checkouts import CheckoutPool, exact_tree, submodule_paths
+from perdure.adapters.git.checkouts import CHECKOUT_NAMES, CheckoutPool, exact_tree, submodule_paths
 from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.objects import is_full_hash
 from perdure.adapters.git.vault import Vault
@@ -165,7 +165,7 @@ class Workspace:
 
         Metadata is written under the vault's lock (`git worktree add` is not safe in parallel), files without it.
         Raises WorkspaceLost when the vault does not have the commit; Superseded when the record is of a later
-        generation already.
+        generation already, and then the worktree is removed again: whoever ended the delivery did not know of it.
         """
         if not vault.has_commit(base_sha):
             raise WorkspaceLost(f"commit {base_sha[:12]} is not in the vault", where=str(vault.path))
@@ -190,21 +190,25 @@ class Workspace:
             if exact_base == vault.tree_of(base_sha):
                 open_shadow(workspace, exact_base, lock_fd, fresh_index=admin / "index")
         status = path.stat()
-        workspace.write_record(  # last: without a record that names this very directory, the next attempt begins again
-            WorkspaceRecord(
-                delivery=delivery,
-                vault=str(vault.path),
-                path=str(path),
-                admin=str(admin),
-                base_sha=base_sha,
-                exact_base=exact_base,
-                inode=status.st_ino,
-                device=status.st_dev,
-                made_ns=made_ns,
-                generation=generation,
-                created_at=datetime.now(UTC),
-            )
+        record = WorkspaceRecord(
+            delivery=delivery,
+            vault=str(vault.path),
+            path=str(path),
+            admin=str(admin),
+            base_sha=base_sha,
+            exact_base=exact_base,
+            inode=status.st_ino,
+            device=status.st_dev,
+            made_ns=made_ns,
+            generation=generation,
+            created_at=datetime.now(UTC),
         )
+        try:  # last: without a record that names this very directory, the next attempt begins again
+            workspace.write_record(record)
+        except Superseded:
+            with workspace.lock_worktree(), vault.lock() as lock_fd:
+                _remove_worktree(vault, path, lock_fd)
+            raise
         return workspace
 
     @classmethod
@@ -396,16 +400,14 @@ class Workspace:
 
         keeps_files  its files may be put into the pool of checkouts: nobody but the caller can have been there
         """
-        tree = self.home.tree(self.delivery)
         checkouts = CheckoutPool.for_vault(self.home, self.vault)
         try:
             if keeps_files:
                 with contextlib.suppress(OSError, GitError, WorkspaceLost):
                     self._keep_files(checkouts)
             with self.lock_worktree(), self.vault.lock() as held:
-                for path in {self.path, tree, *tree.parent.glob(f"{tree.name}~*")}:
+                for path in (self.path, *list_worktree_places(self.home, self.delivery)):
                     _remove_worktree(self.vault, path, held)
-                    checkouts.remove_leftovers(path)
             shutil.rmtree(self.private.parent)
         except (OSError, GitError) as error:
             return f"{self.path} could not be removed: {error}"
@@ -437,9 +439,33 @@ def worktree_path(home: Home, delivery: str, generation: int) -> Path:
     return tree if generation == 0 else tree.with_name(f"{tree.name}~{generation}")
 
 
+def list_worktree_places(home: Home, delivery: str) -> list[Path]:
+    """Return all that lies in the place of a delivery's worktree or a later generation's, and what checkouts on their
+    way there have left beside them."""
+    tree = home.tree(delivery)
+    names = [form.format(name) for name in (tree.name, f"{tree.name}~*") for form in CHECKOUT_NAMES]
+    return [path for name in names for path in tree.parent.glob(name)]
+
+
+def remove_unrecorded_worktrees(home: Home, delivery: str) -> str:
+    """Remove a delivery's worktrees that have no readable record: their making was cut off. Return the reason when that
+    failed, an empty string when it worked, or there is none."""
+    try:
+        for path in list_worktree_places(home, delivery):
+            remove_path(path)
+        for path in home.vaults.glob("*.git"):
+            vault = Vault.open_existing(path)
+            with vault.lock() as lock_fd:
+                _prune_worktrees(vault, lock_fd)
+    except (OSError, GitError, WorkspaceLost) as error:
+        return f"{home.tree(delivery)} could not be removed: {error}"
+    return ""
+
+
 def remove_old_worktrees(home: Home, older_than: timedelta = limits.WORKSPACE_RETENTION) -> list[str]:
-    """Remove the worktrees of deliveries that ended longer ago than that; their records stay. Return messages about
-    those that could not be removed, or whose record cannot be read; empty when all went well."""
+    """Remove the worktrees of deliveries that ended longer ago than that, and those without a record that nobody has
+    touched for that long; records stay. Return messages about those that could not be removed, or whose record cannot
+    be read; empty when all went well."""
     failed = []
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:
@@ -450,9 +476,23 @@ def remove_old_worktrees(home: Home, older_than: timedelta = limits.WORKSPACE_RE
         except WorkspaceLost as error:
             failed.append(f"{path}: {error.what}")
             continue
-        if workspace.path.exists() or Path(record.admin).exists():
+        if workspace.path.exists() or Path(record.admin).exists() or list_worktree_places(home, record.delivery):
             failed.append(workspace.remove())
+    latest = (datetime.now(UTC) - older_than).timestamp()
+    for path in sorted((home.root / "trees").glob("*")):
+        delivery = _delivery_of_place(path)
+        with contextlib.suppress(FileNotFoundError):  # that of another name was removed with it
+            if not (home.workspace(delivery) / "record.json").exists() and path.lstat().st_mtime <= latest:
+                failed.append(remove_unrecorded_worktrees(home, delivery))
     return [message for message in failed if message]
+
+
+def _delivery_of_place(path: Path) -> str:
+    """Return the delivery that a path of `list_worktree_places` is of."""
+    name = path.name
+    if name.startswith("."):
+        name = name.lstrip(".").removesuffix(".kept").removesuffix(".new")
+    return name.partition("~")[0]
 
 
 def _remove_worktree(vault: Vault, path: Path, lock_fd: int) -> None:
@@ -461,4 +501,15 @@ def _remove_worktree(vault: Vault, path: Path, lock_fd: int) -> None:
     if path.exists() or path.is_symlink():
         vault.git.execute("worktree", "remove", "--force", "--force", "--", str(path), ok=(0, 128), lock_fds=(lock_fd,))
     remove_path(path)
+    _prune_worktrees(vault, lock_fd)
+
+
+def _prune_worktrees(vault: Vault, lock_fd: int) -> None:
+    """Remove what git knows of worktrees that are not there any more. The caller holds the vault's lock.
+
+    A `worktree add` that was cut off leaves its place locked, which neither removes nor prunes it. Nobody else locks
+    one, and none is being added while the vault is locked.
+    """
+    for mark in vault.path.glob("worktrees/*/locked"):
+        mark.unlink()
     vault.git.execute("worktree", "prune", "--expire=now", lock_fds=(lock_fd,))

@@ -39,6 +39,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
     "PERDURE_AGENT": "steps.*.agent",
     "PERDURE_MODEL": "steps.*.model",
+    "PERDURE_MODEL_AT_ONCE": "model.at_once",
     "PERDURE_PAGE_ADDRESS": "page.address",
     "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
     "PERDURE_SETUP_HOSTS": "setup_hosts",

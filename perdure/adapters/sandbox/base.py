@@ -24,6 +24,7 @@ from perdure.models.config.host import CommandLimits
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import MAKE_ROOM, DiskFull, SandboxUnavailable, WorkCutOff
 from perdure.models.limits import DISK_FREE_BYTES
+from perdure.text import format_count
 
 
 @dataclass(frozen=True)
@@ -226,15 +227,15 @@ class MachineShare:
         return max(1, min(int(SLOTS_PER_PROCESSOR * self.processors), self.memory // SLOT_BYTES))
 
 
-class CommandSlots:
-    """A number of slots that all workers of a home share. `count`: how many."""
+class HostSlots:
+    """A number of slots that all workers of a home share. `count`: how many. `users`: what takes them, for people."""
 
-    def __init__(self, directory: Path, places: int) -> None:
-        self._directory, self.count = directory, places
+    def __init__(self, directory: Path, places: int, users: str = "other deliveries' tests or setups run") -> None:
+        self._directory, self.count, self._users = directory, places, users
         self._local_slots = asyncio.Semaphore(places)  # in order of arrival within a worker
 
     @classmethod
-    def from_limits(cls, directory: Path, limits: CommandLimits) -> CommandSlots:
+    def from_limits(cls, directory: Path, limits: CommandLimits) -> HostSlots:
         """Make the slots of a directory: as many as the owner has configured, else as fit this machine."""
         return cls(directory, limits.at_once or MachineShare.measure().slot_count())
 
@@ -242,7 +243,7 @@ class CommandSlots:
     async def acquire_slot(self, on_wait: Callable[[str], None]) -> AsyncIterator[None]:
         """Hold one of the slots while the block runs, and wait for it as long as it takes. `on_wait` is called with a
         message: once where commands of this worker hold all slots, then at each try while those of other workers do."""
-        message = f"waiting for one of {self.count} places: other deliveries' tests or setups run"
+        message = f"waiting for one of {format_count(self.count, 'place')}: {self._users}"
         if self._local_slots.locked():
             on_wait(message)
         async with self._local_slots:
@@ -265,7 +266,7 @@ class SlottedSandbox:
     """A sandbox whose every command takes a slot for as long as it runs: its time-out begins when it has one."""
 
     sandbox: Sandbox
-    slots: CommandSlots
+    slots: HostSlots
     on_wait: Callable[[str], None]
 
     @property

@@ -25,11 +25,11 @@ from perdure.adapters.agents.proxied.upstream import Upstream, upstreams_from_en
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.git.workspace import Workspace, worktree_path
 from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.ports import lease_ports, write_ports_env
-from perdure.adapters.sandbox.base import CommandSlots, Sandbox
+from perdure.adapters.sandbox.base import HostSlots, Sandbox
 from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.usage import ResourceCaps
@@ -40,7 +40,7 @@ from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.origin_record import AcceptedRuns
-from perdure.adapters.worker.pace import Pace
+from perdure.adapters.worker.pace import HasAccount, Pace
 from perdure.adapters.worker.sealed_facts import SealedFacts
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.waiting_agents import AGENT_IDLE_S, IDLE_VARIABLE, WaitingAgents
@@ -127,10 +127,10 @@ class Host:
         self.publisher_queue, self.publishes_only = "", False
         self.inflight, self.accepted_runs = InFlight(home), AcceptedRuns(home)
         self.leases, self.waiting_agents = Leases(home), WaitingAgents()
-        self.command_slots = CommandSlots.from_limits(home.root / "room", config.commands)
+        self.command_slots = HostSlots.from_limits(home.root / "room", config.commands)
         self.search_attributes = frozenset[str]()
         self.local_page: Callable[[], str] = str
-        self._pace: Pace | None = None
+        self._paces: dict[str, Pace] = {}
 
     @classmethod
     def from_environment(
@@ -201,10 +201,12 @@ class Host:
             )
         return self.model
 
-    def pace(self) -> Pace:
-        """Return the pace of all requests with the model's key on this host. Raises ModelRefusesUs without a key."""
-        self._pace = self._pace or Pace.for_model(self.home, self.require_model())
-        return self._pace
+    def pace_of(self, model: HasAccount) -> Pace:
+        """Return the pace of all requests with a model's key on this host, the same each time."""
+        account = model.account
+        if account not in self._paces:
+            self._paces[account] = Pace.for_model(self.home, model, self.config.model.at_once)
+        return self._paces[account]
 
     def redact_blocks(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return JSON blocks such as tool results without this worker's own secrets, whatever printed them."""
@@ -234,6 +236,7 @@ class Host:
         newer attempt came meanwhile.
         """
         workspace = await in_thread(Workspace.open, self.home, delivery)
+        generation = 0
         async with AsyncExitStack() as exit_stack:
             lease = await exit_stack.enter_async_context(
                 self.leases.acquire(delivery, workspace.path.name, spares=spares)
@@ -242,15 +245,18 @@ class Host:
                 await exit_stack.aclose()
                 record = await in_thread(workspace.record)
                 log.warning("%s may still be written to: going on in another directory", workspace.path)
-                workspace = await in_thread(
-                    Workspace.create,
-                    self.home,
-                    workspace.vault,
-                    delivery,
-                    record.base_sha,
-                    generation=record.generation + 1,
-                )
-                lease = await exit_stack.enter_async_context(self.leases.acquire(delivery, workspace.path.name))
+                generation = max(generation, record.generation) + 1
+                place = worktree_path(self.home, delivery, generation)
+                lease = await exit_stack.enter_async_context(self.leases.acquire(delivery, place.name))
+                if lease.proved:  # else somebody makes this one, too
+                    workspace = await in_thread(
+                        Workspace.create,
+                        self.home,
+                        workspace.vault,
+                        delivery,
+                        record.base_sha,
+                        generation=generation,
+                    )
             yield workspace, lease
 
     @asynccontextmanager

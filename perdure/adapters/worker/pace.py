@@ -1,8 +1,11 @@
 """A pace for all requests with a model's key on this machine, so that a pause which the API asks one request for holds
 for all. Used by the turns of both kinds of agents, through `PaidReplies`.
 
-A small file keeps it, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file is
-there only from an answer 429 or 529 until requests may go freely again: without it a request costs one check of the
+A server that answers few requests at a time has a setting for how many of them may be under way (`[model] at_once`):
+all others wait here, visibly, and not in the server's queue.
+
+A small file keeps the pace, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file
+is there only from an answer 429 or 529 until requests may go freely again: without it a request costs one check of the
 file. After the pause requests go one by one, `gap` seconds after each other; each reply that begins halves the gap,
 each new refusal doubles it.
 """
@@ -12,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S
+from perdure.adapters.sandbox.base import HostSlots
 from perdure.adapters.system.backoff import doubled_pause, spread_pause
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
@@ -64,15 +68,25 @@ class HasAccount(Protocol):
 
 class Pace:
     """The pace of requests with one key at one address. Its times are of the machine's clock, which every worker
-    shares."""
+    shares. `slots`: what a request holds while it is under way; None: any number may be."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, slots: HostSlots | None = None) -> None:
+        self._file, self._slots = file, slots
 
     @classmethod
-    def for_model(cls, home: Home, model: HasAccount) -> Pace:
-        """Return the pace of a model's key and address in this home."""
-        return cls(home.root / "pace" / keyed_hash(home.key(), "pace", model.account.encode())[:32])
+    def for_model(cls, home: Home, model: HasAccount, at_once: int | None = None) -> Pace:
+        """Return the pace of a model's key and address in this home, with `at_once` requests under way at the most."""
+        file = home.root / "pace" / keyed_hash(home.key(), "pace", model.account.encode())[:32]
+        users = "other requests to the model's server are under way"
+        return cls(file, HostSlots(file.with_suffix(".slots"), at_once, users) if at_once else None)
+
+    @asynccontextmanager
+    async def hold_slot(self, say: Callable[[str], None]) -> AsyncIterator[float]:
+        """Hold one of the slots for requests under way while the block runs, and yield the seconds waited for it. Waits
+        as long as it takes; `say` is called with the reason meanwhile. The end of this process frees the slot."""
+        started_at = time.monotonic()
+        async with self._slots.acquire_slot(say) if self._slots else nullcontext():
+            yield time.monotonic() - started_at
 
     async def wait_for_turn(self, say: Callable[[str], None]) -> float:
         """Wait until a request may go, put the next request off by the gap, and return the seconds waited; at once

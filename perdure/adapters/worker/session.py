@@ -16,7 +16,7 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.base import CommandSlots, GitView, Sandbox, SandboxCommand, SlottedSandbox
+from perdure.adapters.sandbox.base import GitView, HostSlots, Sandbox, SandboxCommand, SlottedSandbox
 from perdure.adapters.sandbox.environment import explain_hidden_command, worktree_path_inside
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
@@ -54,7 +54,7 @@ class WorkspaceSession:
     git: GitView
     env: Mapping[str, str]
     directory: Path
-    command_slots: CommandSlots
+    command_slots: HostSlots
 
     @property
     def vault(self) -> Vault:

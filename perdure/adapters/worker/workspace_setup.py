@@ -22,7 +22,7 @@ from perdure.adapters.git.filters import filters_digest
 from perdure.adapters.git.workspace import PORTS_FILE, Workspace
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.setup import SetupBranch, copy_files, run_setup_in_workspace
-from perdure.adapters.sandbox.base import CommandSlots
+from perdure.adapters.sandbox.base import HostSlots
 from perdure.adapters.sandbox.environment import Binds, compute_binds, toolchain_state, worktree_path_inside
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.reach import Reach
@@ -66,7 +66,7 @@ class _SetupContext:
     grade: SandboxGrade
     env: Mapping[str, str]
     caps: ResourceCaps | None
-    command_slots: CommandSlots | None = None
+    command_slots: HostSlots | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ async def set_up_workspace(
     env: Mapping[str, str],
     environments: Environments,
     caps: ResourceCaps | None = None,
-    command_slots: CommandSlots | None = None,
+    command_slots: HostSlots | None = None,
 ) -> None:
     """Reset the worktree to the base, run the `[setup]` commands there, or, in grade `full` with a cache, put the files
     there that they made before; copy the owner's files, and compute what the sandbox shows. That and the time it took

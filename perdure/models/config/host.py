@@ -43,6 +43,13 @@ class CommandLimits(Settings):
         return None if self.cpu is None else parse_duration(self.cpu)
 
 
+class ModelSettings(Settings):
+    """`at_once`: requests to one model server that may be under way at a time, with one key, of all deliveries of this
+    host; all others wait in the worker. None: any number."""
+
+    at_once: int | None = Field(default=None, ge=1, le=1000)
+
+
 class PortRanges(Settings):
     """Inclusive ranges of ports from which a host leases a pair, backend and frontend, to each delivery."""
 
@@ -136,6 +143,7 @@ class HostConfig(Settings):
     sandbox: SandboxGrade = SandboxGrade.FULL
     ports: PortRanges = PortRanges()
     commands: CommandLimits = CommandLimits()
+    model: ModelSettings = ModelSettings()
     limits: Limits = Limits(budget_usd=DEFAULTS.host_budget_usd, time=DEFAULTS.host_time)
     steps: StepsSettings = StepsSettings()
     slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)

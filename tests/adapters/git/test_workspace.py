@@ -17,7 +17,7 @@ from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.system.home import Home
-from perdure.models.errors import WorkspaceLost
+from perdure.models.errors import Superseded, WorkspaceLost
 from tests.repositories import git, make_origin
 
 
@@ -204,6 +204,54 @@ def test_a_worktree_whose_making_was_cut_off_is_made_again(home: Home, vault: Va
     again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", record.base_sha)
     assert again.find_problems() == []
     assert not (Path(again.record().admin) / "locked").exists()
+
+
+def places_of(home: Home, vault: Vault) -> list[str]:
+    """What is left of worktrees: their directories, what lies beside them, and what git knows of them."""
+    return sorted(path.name for top in (home.root / "trees", vault.path / "worktrees") for path in top.glob("*"))
+
+
+def test_the_end_takes_a_directory_whose_making_was_cut_off(home: Home, vault: Vault, workspace: Workspace) -> None:
+    """Of a later generation, which nobody makes again: git holds it locked, with or without its directory."""
+    base = workspace.record().base_sha
+    for generation, gone in ((1, (".git",)), (2, ("", "gitdir"))):
+        cut_off = Workspace.create(home, vault, "demo-1", base, generation=generation)
+        admin = Path(cut_off.record().admin)
+        (admin / "locked").write_text("initializing")
+        for name in gone:
+            shutil.rmtree(cut_off.path) if not name else (
+                (admin / name) if name == "gitdir" else cut_off.path / name
+            ).unlink()
+    for name in (".demo-1~3.new", ".demo-1~3.kept"):
+        (home.root / "trees" / name).mkdir()
+    assert Workspace.open(home, "demo-1").remove() == ""
+    assert places_of(home, vault) == []
+
+
+def test_a_writer_that_was_overtaken_while_it_made_a_directory_takes_it_away(
+    home: Home, vault: Vault, workspace: Workspace
+) -> None:
+    base = workspace.record().base_sha
+    assert Workspace.create(home, vault, "demo-1", base, generation=2).remove() == "", "a newer one has come and ended"
+    with pytest.raises(Superseded):
+        Workspace.create(home, vault, "demo-1", base, generation=1)
+    assert places_of(home, vault) == []
+
+
+def test_what_came_back_after_the_end_and_what_has_no_record_is_swept(home: Home, vault: Vault) -> None:
+    _, base = vault.fetch()
+    ended = Workspace.create(home, vault, "ended", base)
+    ended.mark_ended()
+    assert ended.remove() == ""
+    (home.root / "trees" / "ended~1").mkdir()
+    Workspace.create(home, vault, "lost", base)
+    (home.workspace("lost") / "record.json").unlink()
+    running = Workspace.create(home, vault, "running", base)
+    assert remove_old_worktrees(home) == []
+    assert {"ended~1", "lost"} <= {*places_of(home, vault)}, "a moment old: somebody may be making it"
+    assert remove_old_worktrees(home, timedelta(0)) == []
+    assert places_of(home, vault) == ["running", "running"]
+    assert running.find_problems() == []
 
 
 @pytest.fixture

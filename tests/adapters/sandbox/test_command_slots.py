@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.base import CommandSlots, MachineShare
+from perdure.adapters.sandbox.base import HostSlots, MachineShare
 from perdure.adapters.system.files import try_lock
 from perdure.models.config.host import CommandLimits
 from tests.waiting import patient
@@ -21,7 +21,7 @@ GB = 1024**3
 
 @pytest.mark.timeout(30)
 async def test_two_workers_of_a_home_share_its_places(tmp_path: Path) -> None:
-    rooms = CommandSlots(tmp_path, 2), CommandSlots(tmp_path, 2)
+    rooms = HostSlots(tmp_path, 2), HostSlots(tmp_path, 2)
     now, most, told = 0, 0, list[str]()
 
     async def work(number: int) -> None:
@@ -38,7 +38,7 @@ async def test_two_workers_of_a_home_share_its_places(tmp_path: Path) -> None:
 
 
 async def test_who_waits_and_is_cancelled_takes_no_place_with_it(tmp_path: Path) -> None:
-    room, told = CommandSlots(tmp_path, 1), asyncio.Event()
+    room, told = HostSlots(tmp_path, 1), asyncio.Event()
     held = try_lock(tmp_path / "0")
     assert held is not None
 
@@ -64,7 +64,7 @@ async def test_a_place_of_a_worker_that_was_killed_is_free(tmp_path: Path) -> No
         other.stdout.readline()
         assert try_lock(tmp_path / "0") is None
         other.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(patient(5)), CommandSlots(tmp_path, 1).acquire_slot(lambda _: None):
+    async with asyncio.timeout(patient(5)), HostSlots(tmp_path, 1).acquire_slot(lambda _: None):
         pass
 
 
@@ -104,5 +104,5 @@ def test_places_are_two_a_processor_and_one_for_two_gigabytes_unless_the_owner_s
     assert MachineShare(8, 64 * GB).slot_count() == 16
     assert MachineShare(8, 5 * GB).slot_count() == 2
     assert MachineShare(0.2, GB).slot_count() == 1
-    assert CommandSlots.from_limits(tmp_path, CommandLimits(at_once=7)).count == 7
-    assert CommandSlots.from_limits(tmp_path, CommandLimits()).count == MachineShare.measure().slot_count()
+    assert HostSlots.from_limits(tmp_path, CommandLimits(at_once=7)).count == 7
+    assert HostSlots.from_limits(tmp_path, CommandLimits()).count == MachineShare.measure().slot_count()

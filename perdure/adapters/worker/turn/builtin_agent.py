@@ -178,7 +178,7 @@ class BuiltInAgent:
         question = replace(
             question, after=previous_id if host.require_model().supports_diagnostics else None, compact=must_compact
         )
-        books = PaidReplies(session.replies, session.spend_log, await in_thread(host.pace))
+        books = PaidReplies(session.replies, session.spend_log, await in_thread(host.pace_of, host.require_model()))
         try:
             reply = await ask_model(books, host.require_model(), question, work, turn.run_id)
         except ModelUnavailable as error:

@@ -30,7 +30,6 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.turn.agent import TurnContext, circle_of, commit_turn, step_diff, turn_summary
 from perdure.adapters.worker.turn.materials import review_change
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
@@ -198,7 +197,7 @@ async def _start_agent(turn: TurnContext, warning: str) -> AgentProcess:
     memory = None
     if start.resumed:
         memory = await in_thread(session.vault.get_artifact, work.delivery, recorded_memory["files"])
-    books = PaidReplies(session.replies, session.spend_log, await in_thread(Pace.for_model, host.home, upstream))
+    books = PaidReplies(session.replies, session.spend_log, await in_thread(host.pace_of, upstream))
     update_heartbeat(doing=f"{preset.title} begins")
     process_class = await in_thread(_load_acp_class) if preset.output == "acp" else AgentProcess
     return await process_class.start(session, preset, start, memory, upstream, books)

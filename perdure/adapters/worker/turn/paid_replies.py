@@ -65,7 +65,8 @@ class PaidReplies:
     """The replies of one delivery as far as money is concerned: its stored replies, its spend log, and the pace of the
     key.
 
-    waited_s      seconds for which the pace held requests back
+    waited_s      seconds for which the pace held requests back, or others to the same server were under way
+    paced_s       those of the pace alone
     limit_reason  the reason for which a request was refused last
     """
 
@@ -73,6 +74,7 @@ class PaidReplies:
     spend_log: SpendLog
     pace: Pace
     waited_s: float = 0.0
+    paced_s: float = 0.0
     limit_reason: str = ""
     _reserving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -99,16 +101,24 @@ class PaidReplies:
     async def _ask_until_answered(
         self, request: ReplyRequest, ask: Callable[[Callable[[], None]], Awaitable[R]], parse: Callable[[Any], R]
     ) -> R:
-        """Wait for the key's pace and ask until there is a reply, and return it, stored and settled. An answer 429 or
-        529 in a reply's place is no failure: all requests with the key wait, and this one, too.
+        """Wait for a slot and for the key's pace, and ask until there is a reply, and return it, stored and settled. An
+        answer 429 or 529 in a reply's place is no failure: all requests with the key wait, and this one, too.
 
-        Raises ModelUnavailable after PACE_WAIT_S of waiting; what `ask` raises; RepliesCut, DiskFull, BudgetReached.
+        Raises ModelUnavailable when the pace has held it back for PACE_WAIT_S; what `ask` raises; RepliesCut, DiskFull,
+        BudgetReached.
         """
+
+        def show_wait(message: str) -> None:
+            update_heartbeat(doing=message)
+
         while True:
-            self.waited_s += await self.pace.wait_for_turn(lambda message: update_heartbeat(doing=message))
-            if self.waited_s > PACE_WAIT_S:
-                raise ModelUnavailable("the model's API lets too little through", limit_reason=self.limit_reason)
-            reply = await self._ask_once(request, ask)
+            async with self.pace.hold_slot(show_wait) as waited_s:
+                paced_s = await self.pace.wait_for_turn(show_wait)
+                self.paced_s += paced_s
+                self.waited_s += waited_s + paced_s
+                if self.paced_s > PACE_WAIT_S:
+                    raise ModelUnavailable("the model's API lets too little through", limit_reason=self.limit_reason)
+                reply = await self._ask_once(request, ask)
             if reply is not None:
                 return parse(reply.to_json())  # as whoever finds it has it: a turn done again makes the same bytes
 

@@ -19,7 +19,7 @@ from activities.run_tests import test_commit
 from perdure.adapters.git.retention import kept_deliveries
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.base import CommandSlots
+from perdure.adapters.sandbox.base import HostSlots
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker import attempt
@@ -208,7 +208,7 @@ async def test_a_github_that_is_away_is_tried_again(prepare: Preparing, github: 
 async def test_a_test_command_waits_while_another_worker_has_the_only_place(bench: Bench, tmp_path: Path) -> None:
     facts: dict[str, Any] = {}
     attempt.current_facts.set(facts)
-    bench.host.command_slots = CommandSlots(tmp_path / "room", 1)
+    bench.host.command_slots = HostSlots(tmp_path / "room", 1)
     held = try_lock(tmp_path / "room" / "0")
     assert held is not None
     work = TestInput(delivery="calc-sub", contract=bench.prepared.contract, commit=bench.prepared.head, attempt=1)
