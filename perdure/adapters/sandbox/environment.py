@@ -9,6 +9,7 @@ agent could widen them by what it writes into the worktree.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -102,13 +103,10 @@ def toolchain_state(path: str, home: Path, env: Mapping[str, str]) -> list[objec
         state.append([entry, _modified_ns(entry)])
         manager_directories += [Path(entry).parent / name for name in MANAGED]
     for root in dict.fromkeys(manager_directories):
-        if root.is_dir():
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            children = sorted(root.iterdir())
             state.append(
-                [
-                    str(root),
-                    _modified_ns(str(root)),
-                    [[str(child), _modified_ns(str(child))] for child in sorted(root.iterdir())],
-                ]
+                [str(root), _modified_ns(str(root)), [[str(child), _modified_ns(str(child))] for child in children]]
             )
     settings = (home / ".rustup/settings.toml", Path(env.get("PYENV_ROOT", home / ".pyenv")) / "version")
     return [*state, [_modified_ns(str(file)) for file in settings]]

@@ -72,10 +72,13 @@ def is_shown(path: str, prefixes: Collection[str]) -> bool:
 
 
 def has_toolchain_marker(directory: str) -> bool:
-    """Return whether a directory is the root of an installed toolchain, by a file that only such a root contains."""
+    """Return whether a directory is the root of an installed toolchain, by a file that only such a root contains; False
+    where this user may not look."""
     if any(os.path.exists(os.path.join(directory, marker)) for marker in MARKERS):
         return True
-    return any(Path(directory).glob("lib/python3.*/os.py"))
+    with contextlib.suppress(PermissionError):
+        return any(Path(directory).glob("lib/python3.*/os.py"))
+    return False
 
 
 class PathRefusals:

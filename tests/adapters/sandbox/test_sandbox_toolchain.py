@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.environment import Binds, DroppedPath, compute_binds, explain_hidden_command
+from perdure.adapters.sandbox.environment import (
+    Binds,
+    DroppedPath,
+    compute_binds,
+    explain_hidden_command,
+    toolchain_state,
+)
 
 
 @pytest.fixture
@@ -50,6 +57,26 @@ def test_the_prefix_of_a_marked_toolchain_is_shown(worktree, owner):
     binds = binds_of(worktree, owner, node / "bin")
     assert binds.prefixes == (str(node),)
     assert binds.path == (str(node / "bin"),)
+
+
+def test_a_path_that_leads_where_this_user_may_not_look_is_passed_over() -> None:
+    """As from `/usr/local/bin/python` into another user's pyenv."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        root, user = Path(place), os.geteuid()
+        root.chmod(0o755)
+        python = executable(python_like(root / "hidden/versions/3.12") / "bin/python3.12")
+        (root / "worktree").mkdir()
+        (root / "bin").symlink_to(python.parent)
+        (root / "hidden").chmod(0)
+        try:
+            if user == 0:
+                os.seteuid(65534)
+            binds = binds_of(root / "worktree", root / "owner", root / "bin", root / "hidden/shims", "/usr/bin")
+            toolchain_state(f"{root}/hidden/shims:{root}/bin", root / "hidden", {})
+        finally:
+            os.seteuid(user)
+            (root / "hidden").chmod(0o700)
+        assert binds.path == ("/usr/bin",)
 
 
 def test_pyenv_is_found_from_its_shims_and_from_a_plugins_shims(worktree, owner):
