@@ -13,6 +13,7 @@ Effect: none. Key: the run that calls.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -42,6 +43,7 @@ from perdure.models.delivery.request import DeliveryRequest, ResumePoint, parse_
 from perdure.models.delivery.state import BudgetState, DeliveryState
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE
+from perdure.models.notice import Notice, trial_notice
 from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.inbox import NotCounted
 from perdure.text import shorten
@@ -196,8 +198,13 @@ async def _notice_problem(
     started: WorkflowExecutionStartedEventAttributes,
     arguments: list[Any],
 ) -> str:
-    """Return why a notice is not one of the delivery or backlog that it is about; empty: it is."""
+    """Return why a notice is not one of the delivery or backlog that it is about; empty: it is, or it is the trial that
+    anybody may send, which says nothing else."""
     parent_id = started.parent_workflow_execution.workflow_id
+    with suppress(IndexError, ValidationError):
+        notice = Notice.model_validate(arguments[0])
+        if not parent_id and notice == trial_notice(description.id, notice.at):
+            return ""
     if not arguments or not isinstance(arguments[0], dict) or arguments[0].get("delivery_id") != parent_id:
         return UNKNOWN_NOTICE
     parent = await describe_workflow(client, parent_id, started.parent_workflow_execution.run_id)
