@@ -213,7 +213,7 @@ async def test_a_test_command_waits_while_another_worker_has_the_only_place(benc
     assert held is not None
     work = TestInput(delivery="calc-sub", contract=bench.prepared.contract, commit=bench.prepared.head, attempt=1)
     testing = asyncio.create_task(in_activity(tests.RunTestsActivity(bench.host).run_tests, work))
-    while "waiting for one of 1 places" not in facts.get("doing", ""):
+    while "waiting for one of 1 place:" not in facts.get("doing", ""):
         assert not testing.done()
         await asyncio.sleep(0.02)
     os.close(held)
