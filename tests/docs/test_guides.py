@@ -47,6 +47,7 @@ from workflows.notification import NOTIFY_FOR_TIME
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTERNAL = {
+    "PERDURE_REPORTS",
     "PERDURE_FORKS_FD",
     "PERDURE_SECRETS_FD",
     "PERDURE_CRASH_AT",
