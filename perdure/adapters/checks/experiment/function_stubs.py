@@ -12,6 +12,9 @@ from perdure.adapters.checks.experiment.reduced_tests import remove_unused_go_im
 from perdure.adapters.checks.runners.python import parse_python
 from perdure.adapters.checks.tamper.source_tests import BlankedSource, blank_source
 
+STUB_MESSAGE = "stubbed function"
+"""The message of the error that a stubbed function raises."""
+
 _HEADS = {
     "go": re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?\w{1,200}"),
     "rs": re.compile(r"\bfn \w{1,200}"),
@@ -34,10 +37,10 @@ _ARROW = re.compile(
 )
 """A function of JavaScript whose body is an expression, on one line that ends in a semicolon."""
 _BODIES = {
-    "go": '{ panic("stubbed") }',
-    "rs": "{ panic!() }",
-    "js": "{ throw new Error('stubbed'); }",
-    "java": '{ throw new UnsupportedOperationException("stubbed"); }',
+    "go": f'{{ panic("{STUB_MESSAGE}") }}',
+    "rs": f'{{ panic!("{STUB_MESSAGE}") }}',
+    "js": f"{{ throw new Error('{STUB_MESSAGE}'); }}",
+    "java": f'{{ throw new UnsupportedOperationException("{STUB_MESSAGE}"); }}',
 }
 _LANGUAGES = {"mjs": "js", "cjs": "js", "jsx": "js", "ts": "js", "tsx": "js", "mts": "js", "cts": "js"}
 _BRACKETED = re.compile(r"\[[^\]]{0,1000}\]|\([^)]{0,1000}\)")
@@ -76,7 +79,7 @@ def _stub_python(before: str, after: str) -> str:
     old_names = {name for name, _ in _python_functions(old_tree)} if old_tree is not None else set[str]()
     new_functions = [node for name, node in _python_functions(tree) if name not in old_names]
     for node in new_functions:
-        node.body = ast.parse("raise NotImplementedError").body
+        node.body = ast.parse(f"raise NotImplementedError({STUB_MESSAGE!r})").body
     try:
         return ast.unparse(tree) if new_functions else after
     except RecursionError:  # a sum of a thousand parts

@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, number_cases, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
+from perdure.adapters.checks.experiment.function_stubs import STUB_MESSAGE
 from perdure.adapters.checks.experiment.outcomes import (
     CanarySearch,
     ProvingTests,
@@ -472,18 +473,23 @@ class _CommandTrial:
         """Run the change with the bodies of its new functions taken out (E), and return which of these tests failed,
         and which passed, which show nothing; neither where no such function is known or the tests did not run.
 
-        Only these tests are run where the runner can select them and they pass that way on the change as it is (a test
-        that needs another one before it does not); else the whole command. Raises SandboxUnavailable, WorkCutOff or
+        Only these tests are run where the runner can select them, and each fails by the error of a stubbed function or
+        passes that way on the change as it is (a test that needs another one before it does not); else the whole
+        command. Raises SandboxUnavailable, WorkCutOff or
         Superseded when a run does.
         """
         layout = await in_thread(self._commits.stubbed_layout)
         if layout is None:
             return set(), set()
         cases = [case for key, case in number_cases(change_result.cases).items() if key in tried]
-        whole = await in_thread(self._commits.change_layout)
-        selected = self._runs.run_selected("e", layout, *cases), self._runs.run_selected("e-plain", whole, *cases)
-        test_run, plain_run = await run_together(selected, self._runs.setting.place.sandbox.grade)
-        if test_run is None or plain_run is None or tried - green_keys(plain_run.result):
+        test_run = await self._runs.run_selected("e", layout, *cases)
+        messages = messages_by_key(test_run.result if test_run is not None else None)
+        if test_run is not None and (doubtful := {key for key in tried if STUB_MESSAGE not in messages.get(key, "")}):
+            whole = await in_thread(self._commits.change_layout)
+            plain_run = await self._runs.run_selected("e-plain", whole, *cases)
+            if plain_run is None or doubtful - green_keys(plain_run.result):
+                test_run = None
+        if test_run is None:
             test_run = await self._runs.run_whole("e", layout)
         outcomes = outcomes_by_key(test_run.result)
         failing = {key for key in tried if outcomes.get(key) in FAILING}

@@ -330,6 +330,7 @@ async def test_with_the_new_functions_stubbed_new_tests_alone_are_run_where_they
     )
     outputs = tried.outputs("e")
     assert len(outputs) == len(selected)
+    assert len(tried.outputs("e-plain")) == len(selected) - 1, "a test that fails by the stub needs no run without it"
     assert all(any(summary in output for output in outputs) for summary in selected), outputs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.experiment.function_stubs import recover_go_panics, stub_new_functions
+from perdure.adapters.checks.experiment.function_stubs import STUB_MESSAGE, recover_go_panics, stub_new_functions
 from perdure.adapters.checks.experiment.reduced_tests import find_test_text
 from tests.needs import require
 
@@ -76,7 +76,7 @@ def test_declarations_without_a_body_are_left_alone() -> None:
     kept = "trait T {\n    fn name(&self) -> [u8; 2];\n}\nfn kept() -> u8 { 1 }\n"
     rust = f"{kept}fn new<const N: usize>(a: [u8; N]) -> u8 {{ 2 }}\n"
     stubbed = stub_new_functions("a.rs", "fn kept() -> u8 { 1 }\n", rust)
-    assert stubbed == rust.replace("{ 2 }", "{ panic!() }")
+    assert stubbed == rust.replace("{ 2 }", f'{{ panic!("{STUB_MESSAGE}") }}')
     script = "export function old() {}\nexport async function half(a: number): number {\n  return a / 2;\n}\n"
     assert stub_new_functions("a.ts", "export function old() {}\n", script).count("throw new Error") == 1
 
@@ -117,7 +117,7 @@ def test_functions_of_javascript_are_stubbed_however_they_are_written(tmp_path: 
     )
     (tmp_path / "call.js").write_text(f"const a = require('./a.js');\n(async () => {{ {program} }})();\n")
     done = subprocess.run(["node", "call.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["stubbed"] * len(calls), done
+    assert done.stdout.splitlines() == [STUB_MESSAGE] * len(calls), done
     assert stub_new_functions("a.js", JS, JS) == JS
 
 
