@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.service import RPCError
 
+from perdure.adapters.system.directories import remove_path
 from tests.chaos.world import World
 from tests.engine import until
 
-DEADLY = ("kill worker", "kill fork server", "kill supervisor", "power cut", "dirty worktree")
+DEADLY = ("kill worker", "kill fork server", "kill supervisor", "power cut", "dirty worktree", "remove worktrees")
 """Those a worker dies of, or is told to stop by."""
-
-SEARCH_S = 4.0
-"""Seconds a fault waits for its target; then it has missed."""
 
 FORGE_OPERATIONS = ("pulls/list", "pulls/create", "pulls/update", "git/push", "git/fetch", "*")
 FORGE_FAULTS = ("bad_gateway", "bad_gateway_after", "cut", "cut_after", "slow", "secondary", "rate_limit", "stale")
+
+_T = TypeVar("_T")
 
 
 async def kill_worker(world: World) -> str:
@@ -59,15 +61,20 @@ async def kill_supervisor(world: World) -> str:
 
 async def kill_tool(world: World) -> str:
     """The sandbox of a command, its inside or its outside, as an out-of-memory killer would."""
-    end = time.monotonic() + SEARCH_S
-    while time.monotonic() < end:
-        if found := world.sandboxes():
-            pid = world.rng.choice(found)
-            await asyncio.sleep(world.rng.uniform(0.0, 0.1))
-            world.signal(pid, signal.SIGKILL)
-            return f"bwrap {pid} of {len(found)}"
+    if not (sandboxes := await _search(world, world.sandboxes)):
+        return "missed"
+    pid = world.rng.choice(sandboxes)
+    await asyncio.sleep(world.rng.uniform(0.0, 0.1))
+    world.signal(pid, signal.SIGKILL)
+    return f"bwrap {pid} of {len(sandboxes)}"
+
+
+async def _search(world: World, find: Callable[[], list[_T]]) -> list[_T]:
+    """The targets of a fault, as soon as there are any; none where there are none for too long."""
+    end = time.monotonic() + world.search_s
+    while not (targets := find()) and time.monotonic() < end:
         await asyncio.sleep(0.01)
-    return "missed"
+    return targets
 
 
 async def stop_worker(world: World) -> str:
@@ -151,9 +158,23 @@ async def dirty_worktree(world: World) -> str:
         return _damage(world)
 
 
+async def remove_worktrees(world: World) -> str:
+    """The worker dies, and all that lies in the place of worktrees with it."""
+    worker = await until(world.worker, timeout=60)
+    if not await _search(world, world.worktrees):
+        return "missed"
+    with _nobody_restarts(world):
+        world.signal(worker, signal.SIGKILL)
+        await _gone(world)
+        removed = world.worktrees()
+        for tree in removed:
+            remove_path(tree)
+    return ", ".join(tree.name for tree in removed)
+
+
 async def worktree_vanishes(world: World) -> str:
     """While a worker is at it."""
-    for tree in world.engine.home.root.glob("trees/*"):
+    for tree in world.worktrees():
         os.rename(tree, world.root / f"vanished-{len(world.struck)}")
         return tree.name
     return "missed"
@@ -182,6 +203,7 @@ FAULTS: dict[str, tuple[int, Callable[[World], Awaitable[str]]]] = {
     "cancel": (2, cancel),
     "power cut": (2, power_cut),
     "dirty worktree": (2, dirty_worktree),
+    "remove worktrees": (1, remove_worktrees),
     "worktree vanishes": (1, worktree_vanishes),
     "forge": (3, forge),
 }
@@ -204,10 +226,10 @@ async def _gone(world: World) -> None:
 
 def _damage(world: World) -> str:
     """To one worktree that there is: a file emptied, added or removed, all of it removed, or git's locks left."""
-    trees = [path for path in world.engine.home.root.glob("trees/*") if path.is_dir()]
+    trees = [path for path in world.worktrees() if path.is_dir()]
     if not trees:
         return "no worktree"
-    tree = world.rng.choice(sorted(trees))
+    tree = world.rng.choice(trees)
     files = sorted(path for path in tree.rglob("*") if path.is_file() and ".git" not in path.relative_to(tree).parts)
     how = world.rng.choice(("emptied", "added", "removed", "all removed", "locks"))
     if how == "added" or (how in ("emptied", "removed") and not files):
@@ -243,10 +265,14 @@ async def strike(world: World, kind: str) -> None:
         struck.ended = time.monotonic()
 
 
-async def storm(world: World, faults: int, calm_s: float) -> None:
-    """So many faults, each some time after the model was asked again, or at any moment."""
-    kinds, weights = list(FAULTS), [weight for weight, _ in FAULTS.values()]
-    for kind in world.rng.choices(kinds, weights, k=faults):
+def random_kinds(rng: random.Random, number: int) -> list[str]:
+    """So many kinds of faults, as often as each comes beside the others."""
+    return rng.choices(list(FAULTS), [weight for weight, _ in FAULTS.values()], k=number)
+
+
+async def storm(world: World, kinds: Sequence[str], calm_s: float) -> None:
+    """These faults in turn, each some time after the model was asked again, or at any moment."""
+    for kind in kinds:
         asked = world.engine.model_calls()
         patience = world.rng.choice((0.0, 3.0, 20.0, 20.0))
         end = time.monotonic() + patience

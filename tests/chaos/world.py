@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TypeVar
 import psutil
 from temporalio.service import RPCError
 
+from perdure.local import web_ui_proxy
 from perdure.local.identity import find_free_ports
 from tests.chaos.stories import Story
 from tests.engine import Engine, git, make_target
@@ -27,6 +28,9 @@ from tests.waiting import patient
 
 PATIENCE_S = 240.0
 """For anything that the harness waits for: twenty times what it takes on a busy machine."""
+
+WEB_UI_PROXY = str(web_ui_proxy.__file__)
+"""The word by which the process before the Web UI is known. It lives as long as the server does."""
 
 
 @dataclass
@@ -42,7 +46,8 @@ class Struck:
 @dataclass
 class World:
     """`origin`: the bare repository that the pull request is opened in; `base`: its main before; `struck`: the faults,
-    in order; `id`: of the delivery or backlog; `story`: of a delivery."""
+    in order; `search_s`: seconds a fault waits for its target, then it has missed; `id`: of the delivery or backlog;
+    `story`: of a delivery."""
 
     engine: Engine
     rng: random.Random
@@ -54,6 +59,7 @@ class World:
     github: GitHubTwin | None = None
     struck: list[Struck] = field(default_factory=list)
     cancelled: bool = False
+    search_s: float = 4.0
 
     @property
     def root(self) -> Path:
@@ -85,10 +91,16 @@ class World:
                     found.append(int(process.pid))
         return found
 
+    def worktrees(self) -> list[Path]:
+        """What lies in the place of worktrees, by name."""
+        return sorted(self.engine.home.root.glob("trees/*"))
+
     def inside(self) -> list[int]:
-        """Processes that work in this home, beside server and supervisor: workers, their gits and sandboxes."""
-        others = {os.getpid(), self.server(), self.supervisor.pid}
-        return [process.pid for process in mentions(str(self.engine.home.root)) if process.pid not in others]
+        """Processes that work in this home: workers, their gits and sandboxes. Not what lives on beside a dead worker:
+        the server and what stands before its Web UI, the supervisor, what forks its workers, and the page."""
+        others = {os.getpid(), self.server(), self.supervisor.pid, self.fork_server()}
+        processes = mentions(str(self.engine.home.root), besides={WEB_UI_PROXY, "perdure.page"})
+        return [process.pid for process in processes if process.pid not in others]
 
     def restart(self) -> None:
         """Another supervisor, after the one before was killed."""
@@ -106,13 +118,14 @@ class World:
         return self.struck[-1]
 
 
-def mentions(path: str) -> list[psutil.Process]:
-    """Processes whose command line, environment or directory names a path; zombies aside."""
+def mentions(path: str, besides: Set[str]) -> list[psutil.Process]:
+    """Processes whose command line, environment or directory names a path; zombies aside, and those that have one of
+    these words in their command line."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.status() != psutil.STATUS_ZOMBIE and path in " ".join(_words(process)):
-                found.append(process)
+                found += [process] if besides.isdisjoint(process.cmdline()) else []
     return found
 
 
