@@ -56,6 +56,8 @@ from perdure.models.errors import ForgeRefused, InvalidRequest, NoRoom, PerdureE
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.issue import IssueQuery
 from perdure.models.limits import HEARTBEAT_TIMEOUT
+from perdure.models.phases import unreachable_gate_reason
+from perdure.models.rules.backlog import continued_request
 from perdure.text import format_count, shorten
 
 TITLE_CHARS = 100
@@ -124,6 +126,9 @@ class BacklogActivities(OnHost):
         target, vault = self.open_target(work)
         base, base_sha = fetch_base(vault, target, _settings_request(work))
         config = ContractBuilder(self._host).read_settings(vault, base, base_sha, _settings_request(work)).config
+        gates = continued_request(work.backlog_request).gates
+        if reason := unreachable_gate_reason(gates, config.delivery.phases, push=False):
+            raise InvalidRequest(f"gates: {reason}", where="delivery.phases")
         if work.backlog_request.get("land") != "stack":
             check_can_land(config)
         issues, issue_pull_requests = self._list_issues(target, work) if make_branch else ((), {})

@@ -22,6 +22,7 @@ from perdure.models.config.repository import Limits
 from perdure.models.errors import NoRoom
 from perdure.models.issue import is_same_repository
 from perdure.models.phases import Phase
+from perdure.models.rules.admission import fit_keyword
 
 RUNNING_QUERY = "ExecutionStatus = 'Running' AND WorkflowType IN ('Delivery', 'Backlog')"
 
@@ -99,14 +100,14 @@ async def _list_other_deliveries(
     """
     listed = [execution async for execution in client.list_workflows(RUNNING_QUERY, limit=MAX_LISTED)]
     own = next((execution for execution in listed if execution.id == workflow_id), None)
-    others = dict[str, OtherDelivery]()
+    others, listed_repository = dict[str, OtherDelivery](), fit_keyword(repository)
     for execution in listed:
         attributes = execution.typed_search_attributes
         # An item of the same backlog counts before it is prepared and reports its repository: they begin in the same
         # moment.
         is_sibling = own is not None and own.parent_id is not None and execution.parent_id == own.parent_id
         if execution.id == workflow_id or not (
-            is_sibling or is_same_repository(attributes.get(_REPOSITORY) or "", repository)
+            is_sibling or is_same_repository(attributes.get(_REPOSITORY) or "", listed_repository)
         ):
             continue
         if execution.workflow_type == "Backlog":  # listed once it has begun; its pull request is in the making

@@ -44,6 +44,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import branch_name
 from perdure.models.limits import CONFIG_BYTES, USD_MOST
 from perdure.models.phases import Kind, Phase, invalid_phases_reason
+from perdure.models.rules.admission import gates_refusal
 
 
 class ContractBuilder(OnHost):
@@ -79,6 +80,8 @@ class ContractBuilder(OnHost):
         settings = self.read_settings(vault, base, base_sha, request)
         if problem := invalid_phases_reason(settings.config.delivery.phases, request.branch):
             raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        if problem := gates_refusal(request, settings.config.delivery.phases):
+            raise InvalidRequest(problem, where=settings.origins.get("delivery.phases", ""))
         if settings.config.delivery.attempts > 1 and settings.config.delivery.specialists:
             message = "delivery.attempts: a plan is built by several specialists or several times, not both"
             raise InvalidRequest(

@@ -59,6 +59,7 @@ from perdure.models.delivery.work import (
 )
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import Phase, Step
+from perdure.models.rules.admission import fit_keywords
 from perdure.models.rules.gates import gate_settings
 from perdure.models.rules.parallel_builds import attempt_settings
 from perdure.text import shorten, span
@@ -241,7 +242,7 @@ class PrepareActivity:
         visibility = VisibilitySettings(
             attributes=bool(self._host.search_attributes),
             extra_attributes=self._host.extra_search_attributes,
-            labels=delivery_labels(contract, request),
+            labels=fit_keywords(delivery_labels(contract, request)),
             page=self._host.page_address(),
         )
         publishing = {

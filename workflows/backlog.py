@@ -20,6 +20,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
+from perdure.models.rules.admission import backlog_refusal
 from perdure.models.rules.backlog import continued_request, digest_of_items, parse_backlog
 from perdure.models.rules.landed_checks import unchecked_summary
 from perdure.models.rules.scheduling import is_finished, item_views, next_start_time, startable_items
@@ -28,6 +29,7 @@ from perdure.models.webui.details import render_refused
 from workflows.backlog_inbox import BacklogInbox
 from workflows.base_follower import BaseFollower, FollowUpdate
 from workflows.endings import (
+    ADMISSION,
     BAD_REQUESTS,
     failure_reason,
     foreign_start_error,
@@ -292,6 +294,8 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         if is_continued:
             return continued_request(raw)
         request = parse_backlog(raw)
+        if (reason := backlog_refusal(request)) and workflow.patched(ADMISSION):
+            raise InvalidRequest(reason)
         for order, item in enumerate(request.items):
             self.state.items[item.id] = ItemState(item=item, order=order)
         self.state.began_at, self.state.items_digest = workflow.now(), digest_of_items(request)

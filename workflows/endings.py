@@ -27,6 +27,7 @@ from perdure.models.delivery.turn import Ending
 from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
+from perdure.models.rules.admission import delivery_refusal
 from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
 from perdure.models.rules.parallel_builds import is_tasks_backlog
 from perdure.text import shell_word
@@ -62,6 +63,9 @@ _LOOP_STEPS = 8
 """Steps of the event loop, which take no time: a result that has come is handed on within three."""
 
 BAD_REQUESTS = ("InvalidRequest", "BadInput")
+
+ADMISSION = "admission"
+"""The patch under which workflows refuse what `perdure.models.rules.admission` refuses: marked only where it does."""
 
 
 class DeliveryStopped(Exception):
@@ -195,6 +199,9 @@ def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryReq
     phases = request.phases if request.phases is not None else ALL_PHASES
     if problem := invalid_phases_reason(phases, request.branch):
         raise invalid_request(f"phases: {problem}")
+    # A request that an earlier release has accepted goes on: its history is replayed, its retry is let through.
+    if request.resume is None and (reason := delivery_refusal(request)) and workflow.patched(ADMISSION):
+        raise invalid_request(reason)
     check_parent(request)
     return request, state
 

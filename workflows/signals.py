@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.ids import CHANGE, LABELS, WAITING
+from perdure.models.rules.admission import fit_keyword, fit_keywords
 
 
 async def send_signal(
@@ -70,13 +71,15 @@ def set_search_attributes(
     registered: Sequence[str] = (),
 ) -> None:
     """Set search attributes of the workflow, which costs one event of history; others keep their values.
+    What is too long for one is cut: the server would refuse the workflow task.
 
     values         by name, as in ATTRIBUTES
     usd            what was spent; None: not known, and the attribute stays as it is
     later, labels  attributes of later releases: set only when the server has them, as `registered` lists
     """
-    updates: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
-    updates += [LATER_ATTRIBUTES[name].value_set(value) for name, value in (later or {}).items() if name in registered]
-    updates += [LABEL_LIST.value_set(labels)] if labels and LABELS in registered else []
+    keywords = {ATTRIBUTES[name]: value for name, value in values.items()}
+    keywords |= {LATER_ATTRIBUTES[name]: value for name, value in (later or {}).items() if name in registered}
+    updates: list[SearchAttributeUpdate[Any]] = [key.value_set(fit_keyword(value)) for key, value in keywords.items()]
+    updates += [LABEL_LIST.value_set(fit_keywords(labels))] if labels and LABELS in registered else []
     updates += [COST_USD.value_set(round(usd, 6))] if usd is not None else []
     workflow.upsert_search_attributes(updates)

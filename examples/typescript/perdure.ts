@@ -3,7 +3,7 @@
 
 /** One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required; null counts as left out. */
 export interface DeliveryRequest {
-  /** path, file://, https://, ssh:// or scp-like address of the target */
+  /** path, file://, https://, ssh:// or scp-like address of the target, at most 2,048 bytes */
   repository: string;
   /** what is wanted, in words; at most 64 KiB; may be left out when an issue says it all, and where an existing branch is only tested, published, or reviewed against a plan */
   request?: string;
@@ -11,7 +11,7 @@ export interface DeliveryRequest {
   base?: string | null;
   /** which of plan, build, test, review, ship; default: the repository's setting, else all */
   phases?: Phase[] | null;
-  /** before which of plan, pull_request a person decides; beside those of the repository's settings */
+  /** before which of plan, pull_request a person decides; beside those of the repository's settings. Phase plan, or phase ship or `push`, has to be selected */
   gates?: ("plan" | "pull_request")[];
   /** may lower the configured budget, and raise it up to the host's limit */
   budget_usd?: number | null;
@@ -19,7 +19,7 @@ export interface DeliveryRequest {
   tokens?: number | null;
   /** false: nobody is asked. Agents decide, and list in the pull request what they assumed; tests that cannot be told from those that failed on the base make a draft */
   questions?: boolean | null;
-  /** put on the pull request, beside those of the settings; a budget may be shared by label */
+  /** put on the pull request, beside those of the settings; a budget may be shared by label. Together at most 1,800 bytes, as JSON in ASCII */
   labels?: string[];
   /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
   issue?: number | string | null;
@@ -289,7 +289,7 @@ export interface BacklogItem {
   issue?: number | string | null;
   /** higher goes first among those that are ready; -100 to 100 */
   priority?: number;
-  /** put on its delivery */
+  /** put on its delivery, and counted with those of the backlog */
   labels?: string[];
   /** its agents are told so: frontend, test, …; with the repository's `.perdure/prompts/role-<role>.md`, where there is one; empty: nobody's in particular */
   role?: string;

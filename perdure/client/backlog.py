@@ -31,6 +31,7 @@ from perdure.models.backlog.state import BacklogProgress, BacklogState, Reopened
 from perdure.models.delivery.request import request_proof
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW, stack_workflow_id
+from perdure.models.rules.admission import backlog_refusal
 from perdure.models.rules.backlog import (
     OTHER_ITEMS,
     backlog_attach_refusal,
@@ -351,6 +352,8 @@ async def submit_backlog(
     that id, and InvalidRequest when the request is not valid.
     """
     sent = request if isinstance(request, BacklogRequest) else parse_backlog(request)
+    if reason := backlog_refusal(sent):
+        raise InvalidRequest(reason)
     raw = sent.model_dump(mode="json", exclude_defaults=True)
     if key is not None:
         raw["proof"] = request_proof(key, id, {name: value for name, value in raw.items() if name != "items"})

@@ -30,9 +30,10 @@ from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import DeliveryRequest, parse_request, request_proof
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.events import Event
 from perdure.models.ids import DELIVERY_WORKFLOW, issue_delivery_id
+from perdure.models.rules.admission import delivery_refusal
 from perdure.text import shell_word
 
 
@@ -92,6 +93,8 @@ class Perdure:
         latest after that time: it is submitted all the same, and `accepted` is False.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
+        if reason := delivery_refusal(sent):
+            raise InvalidRequest(reason)
         if id is None and sent.issue_number is not None and not (new or name):
             id = issue_delivery_id(sent.repository, sent.issue_number)
         fingerprint = RequestFingerprint(sent, name or sent.caption, branch_commit)

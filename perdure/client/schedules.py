@@ -38,9 +38,10 @@ from perdure.client.server.view import describe_run, find_workflow
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.concurrency_limit import fairness_key
 from perdure.models.delivery.request import DeliveryRequest, schedule_proof
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.rules.admission import backlog_refusal, delivery_refusal
 from perdure.models.schedule import RecurringTime
 from perdure.text import shell_word, shorten
 
@@ -102,6 +103,8 @@ class Schedules:
         the server refuses this one.
         """
         workflow = BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else DELIVERY_WORKFLOW
+        if reason := backlog_refusal(request) if isinstance(request, BacklogRequest) else delivery_refusal(request):
+            raise InvalidRequest(reason)
         raw = request.model_dump(mode="json", exclude_defaults=True)
         sent = digest(workflow, time_text, json.dumps(raw, sort_keys=True))
         if self._key is not None:

@@ -183,6 +183,16 @@ REQUEST_BYTES = 64 * 1024
 LABEL_CHARS, LABELS_MOST = 100, 100
 """Forges accept 50 to 255 characters a label and about 100 labels; a label that a forge refuses is noted there."""
 
+KEYWORD_BYTES = 255
+"""Of a search attribute of type Keyword: a column of so many characters where visibility is in a SQL database."""
+
+KEYWORD_LIST_BYTES = 2048
+"""Of a search attribute of type KeywordList, as JSON in ASCII: a server refuses a workflow task that sets more
+(`limit.searchAttributesSizeOfValue`; measured on the embedded one)."""
+
+LABELS_BYTES = 1800
+"""Of a request's labels together, counted alike: what is left of the attribute is for the labels of its issue."""
+
 NAME_CHARS, PLACE_CHARS = 255, 2048
 """Of a name (a branch, a model), as many as a file system accepts for one; and of an address or a path."""
 

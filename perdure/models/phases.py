@@ -3,6 +3,7 @@ request; and which selections of phases make sense."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 
@@ -58,6 +59,18 @@ def needs_no_request(phases: tuple[Phase, ...] | None, branch: str | None, plan:
     if branch is None or not phases or Phase.PLAN in phases or Phase.BUILD in phases:
         return False
     return Phase.REVIEW not in phases or bool(plan and plan.strip())
+
+
+def unreachable_gate_reason(gates: Collection[str], phases: Iterable[Phase], *, push: bool) -> str:
+    """Return one sentence why nothing would ever wait at one of these gates, or an empty text when each is reached.
+
+    Gate plan needs phase plan, gate pull_request phase ship, or `push`: new commits are pushed without it.
+    """
+    selected = {*phases} | ({Phase.SHIP} if push else set())
+    for gate, phase in (("plan", Phase.PLAN), ("pull_request", Phase.SHIP)):
+        if gate in gates and phase not in selected:
+            return f"nothing would wait at {gate}: phase {phase} is not selected"
+    return ""
 
 
 def invalid_phases_reason(phases: tuple[Phase, ...], branch: str | None) -> str | None:

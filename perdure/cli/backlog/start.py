@@ -44,6 +44,7 @@ from perdure.models.backlog.request import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED, REQUEST_BYTES
+from perdure.models.rules.admission import backlog_refusal
 from perdure.models.rules.backlog import parse_backlog
 from perdure.text import format_count, format_money, shell_word
 
@@ -198,6 +199,8 @@ def _parse_and_check(
     """
     try:
         request = parse_backlog(raw)
+        if reason := backlog_refusal(request):
+            raise InvalidRequest(reason)
         _check_zone(request.window)
         extra_check(request)
         return request

@@ -31,7 +31,8 @@ from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
-from perdure.models.phases import Phase, invalid_phases_reason
+from perdure.models.phases import Phase, invalid_phases_reason, unreachable_gate_reason
+from perdure.models.rules.admission import delivery_refusal
 from perdure.text import shorten
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
     text = request_text(options, is_required=issue_name is None and not options.wordless)
     filled_fields = parse_options(options, DeliveryRequest)
     phases: tuple[Phase, ...] | None = filled_fields.get("phases")
-    if phases is not None and (problem := invalid_phases_reason(phases, options.branch)):
-        raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
+    _check_admission(DeliveryRequest.model_construct(**{"repository": ".", "request": text} | filled_fields))
     check_id(options.id)
     if options.id is not None and options.new:
         fix = "give one of them: a name that is not taken starts another as well"
@@ -159,12 +159,29 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
 
 
 def _parse_request(raw: dict[str, Any]) -> DeliveryRequest:
-    """Parse the request; raise InvalidRequest with the option that the field was given by."""
+    """Parse the request and return it, when it can be admitted; raise InvalidRequest or BadInput with the option that
+    the field was given by."""
     try:
-        return parse_request(raw)
+        request = parse_request(raw)
     except InvalidRequest as error:
         field = error.what.partition(":")[0].partition(".")[0]
         raise InvalidRequest(error.what, where=option_name(field), fix="see perdure deliver --help") from None
+    _check_admission(request)
+    return request
+
+
+_ADMISSION_FIXES = {
+    "phases": "--phases plan,build,test,review,ship does everything",
+    "gates": "select its phase in --phases, or leave the gate out",
+}
+
+
+def _check_admission(request: DeliveryRequest) -> None:
+    """Raise BadInput, with the option of the field, for a request that the workflow would refuse."""
+    if reason := delivery_refusal(request):
+        field, _, problem = reason.partition(": ")
+        fix = _ADMISSION_FIXES.get(field, "see perdure deliver --help")
+        raise BadInput(problem, where=option_name(field), fix=fix)
 
 
 def request_text(options: DeliverOptions, *, is_required: bool = True) -> str:
@@ -202,10 +219,8 @@ def check_gates(gates: Sequence[str], phases: Sequence[Phase], *, push: bool) ->
 
     With `push`, gate pull_request does not need phase ship.
     """
-    for gate, phase in (("plan", Phase.PLAN), ("pull_request", Phase.SHIP)):
-        if gate in gates and phase not in phases and not (push and phase is Phase.SHIP):
-            what = f"nothing would wait at {gate}: phase {phase} is not selected"
-            raise BadInput(what, where="--gate", fix=f"select {phase} in --phases, or leave the gate out")
+    if reason := unreachable_gate_reason(gates, phases, push=push):
+        raise BadInput(reason, where=option_name("gates"), fix=_ADMISSION_FIXES["gates"])
 
 
 def parse_gates(text: str) -> tuple[str, ...]:

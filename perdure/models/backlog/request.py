@@ -101,7 +101,7 @@ class BacklogItem(UserInputModel):
     request     what is wanted, in words; may be left out where an issue says it all
     issue       an open issue of the repository: 14, "#14" or its address
     priority    higher goes first among those that are ready; -100 to 100
-    labels      put on its delivery
+    labels      put on its delivery, and counted with those of the backlog
     role        its agents are told so: frontend, test, …; with the repository's `.perdure/prompts/role-<role>.md`,
                 where there is one; empty: nobody's in particular
     depends_on  ids of items that have to land before it begins

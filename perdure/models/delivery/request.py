@@ -20,7 +20,16 @@ from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import SCHEDULED_ID, delivery_key
 from perdure.models.issue import IssueName
-from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
+from perdure.models.limits import (
+    ATTEMPTS_MOST,
+    LABEL_CHARS,
+    LABELS_MOST,
+    NAME_CHARS,
+    PLACE_CHARS,
+    TASK_QUEUE,
+    TOKENS_MOST,
+    USD_MOST,
+)
 from perdure.models.phases import Phase, Step, needs_no_request
 from perdure.text import nearest, shorten
 
@@ -97,17 +106,19 @@ class DeliveryRequest(UserInputModel):
     """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required; null
     counts as left out.
 
-    repository          path, file://, https://, ssh:// or scp-like address of the target
+    repository          path, file://, https://, ssh:// or scp-like address of the target, at most 2,048 bytes
     request             what is wanted, in words; at most 64 KiB; may be left out when an issue says it all, and where
                         an existing branch is only tested, published, or reviewed against a plan
     base                branch to start from and to merge into; default: the target's default branch
     phases              which of plan, build, test, review, ship; default: the repository's setting, else all
-    gates               before which of plan, pull_request a person decides; beside those of the repository's settings
+    gates               before which of plan, pull_request a person decides; beside those of the repository's settings.
+                        Phase plan, or phase ship or `push`, has to be selected
     budget_usd          may lower the configured budget, and raise it up to the host's limit
     tokens              the same for tokens, read and written together; there is no limit unless one is configured
     questions           false: nobody is asked. Agents decide, and list in the pull request what they assumed; tests
                         that cannot be told from those that failed on the base make a draft
-    labels              put on the pull request, beside those of the settings; a budget may be shared by label
+    labels              put on the pull request, beside those of the settings; a budget may be shared by label. Together
+                        at most 1,800 bytes, as JSON in ASCII
     issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
@@ -134,7 +145,7 @@ class DeliveryRequest(UserInputModel):
     phases: tuple[Phase, ...] | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
     budget_usd: float | None = Field(default=None, gt=0, le=USD_MOST, allow_inf_nan=False)
-    tokens: int | None = Field(default=None, ge=1)
+    tokens: int | None = Field(default=None, ge=1, json_schema_extra={"maximum": TOKENS_MOST})
     questions: bool | None = None
     labels: tuple[Label, ...] = Field(default=(), max_length=LABELS_MOST)
     issue: int | str | None = None

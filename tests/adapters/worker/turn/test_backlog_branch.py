@@ -125,6 +125,15 @@ async def test_settings_under_which_nothing_could_land_are_refused_before_anythi
         assert (await opening.open(backlog_request=more)).branch == OWN
 
 
+async def test_a_gate_of_a_phase_that_the_settings_leave_out_is_refused_before_anything_is_made(
+    opening: Opening,
+) -> None:
+    settings: dict[str, object] = {"config": 'version = 1\n[delivery]\nphases = ["build", "test", "review", "ship"]\n'}
+    with pytest.raises(InvalidRequest, match="gates: nothing would wait at plan: phase plan is not selected"):
+        await opening.open(backlog_request={**settings, "gates": ["plan"]})
+    assert (await opening.open(backlog_request={**settings, "gates": ["pull_request"]})).branch == OWN
+
+
 async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
     host = Host.from_environment(fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
     closed = Opening(host, opening.origin)

@@ -179,6 +179,13 @@ async def test_an_issue_that_is_not_open_ends_the_delivery_in_words(prepare: Pre
     assert not prepare.home.tree("calc-issue-1").exists()
 
 
+async def test_a_gate_of_a_phase_that_the_settings_leave_out_ends_the_delivery_in_words(prepare: Preparing) -> None:
+    settings = 'version = 1\n[delivery]\nphases = ["build", "test", "review", "ship"]\n'
+    with pytest.raises(InvalidRequest, match="gates: nothing would wait at plan: phase plan is not selected"):
+        await prepare(issue=1, config=settings, gates=("plan",))
+    assert not prepare.home.tree("calc-issue-1").exists()
+
+
 async def test_a_path_has_no_issues(prepare: Preparing, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="issue: this repository has no issues Perdure can read"):
         await prepare(repository=str(tmp_path / "calc.git"), issue=1)
