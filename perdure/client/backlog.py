@@ -125,11 +125,15 @@ class Backlog:
         """Wait until the backlog ends and return its final progress, also where not everything landed.
 
         That of a cancelled or terminated backlog is queried from a worker, and gets `cancelled` or `terminated` as its
-        status; raises RPCError when no worker answers. Raises InvalidRequest when the workflow refused the request, and
-        PerdureError when it failed without a result.
+        status; raises RPCError when no worker answers. Raises BadInput when there is no such backlog, InvalidRequest
+        when the workflow refused the request, and PerdureError when it failed without a result.
         """
         try:
             return await self._handle.result()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                await self.describe()
+            raise
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":

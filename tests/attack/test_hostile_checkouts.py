@@ -151,7 +151,7 @@ def test_a_bare_repository_inside_a_checkout_is_refused_with_the_way_out(tmp_pat
     git(tmp_path, "clone", "-q", "--bare", "--template=", str(tmp_path / "calc.git"), str(inside))
     with pytest.raises(BadInput, match="docs is a bare repository inside the checkout") as refused:
         resolve_repository(".", inside)
-    assert "--repo .." in refused.value.fix
+    assert "name the checkout itself" in refused.value.fix
     assert find_repository(tmp_path / "calc.git").root is None, "one that lies by itself is a place to push to"
 
 

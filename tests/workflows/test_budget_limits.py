@@ -427,3 +427,14 @@ async def test_a_step_of_one_activity_that_fails_is_recorded_as_failed(
 ) -> None:
     result = await deliver(client, script, fresh, fails="SetupFailed")
     assert (result.reason, steps(result)) == ("setup_failed", [("prepare", "failed")])
+
+
+@pytest.mark.parametrize(("price", "usd"), [(0.0, 0.0), (None, None)])
+async def test_a_program_can_tell_an_unknown_price_from_nothing_spent(
+    a_delivery: ADelivery, price: float | None, usd: float | None
+) -> None:
+    async with a_delivery(Phase.PLAN, gates=("plan",), price=price, unpriced=()) as delivery:
+        await delivery.pending()
+        progress = await delivery.handle.query("progress")
+    assert (progress["spend"]["usd"], progress["usage"]["cost_usd"]) == (usd, usd)
+    assert progress["spend"]["at_risk_usd"] == 0.0

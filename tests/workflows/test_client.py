@@ -202,3 +202,10 @@ async def test_the_starter_submits_waits_and_says_by_its_exit_code_what_came_of_
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("calc-add-sub-")
     assert '"status": "completed"' in done.stdout
+
+
+async def test_the_result_of_an_id_that_nobody_has_is_refused_in_words(perdure: Perdure, fresh: str) -> None:
+    with pytest.raises(BadInput, match=f"no delivery {fresh}"):
+        await perdure.delivery(fresh).result()
+    with pytest.raises(BadInput, match=f"no backlog {fresh}"):
+        await perdure.backlog(fresh).result()

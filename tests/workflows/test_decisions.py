@@ -323,3 +323,14 @@ async def test_a_rewind_that_is_not_well_formed_is_noted_and_changes_nothing(a_d
     async with a_delivery(Phase.BUILD) as delivery:
         await delivery.signal("rewind", form_run="x")
         assert (await delivery.ended()).status == "completed"
+
+
+@pytest.mark.parametrize("update", ["approve", "reject", "answer", "edit_plan", "add_budget"])
+async def test_null_decides_nothing(a_delivery: ADelivery, update: str) -> None:
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        await delivery.pending()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await delivery.handle.execute_update(update, None)
+        assert str(refused.value.cause).startswith(f"NotCounted: {update}: expected one JSON object, got null")
+        await delivery.update("approve")
+        await delivery.ended()

@@ -199,5 +199,5 @@ def _check_not_nested(path: Path) -> None:
     raise BadInput(
         f"{path.name} is a bare repository inside the checkout {outer}, and may have come with it",
         where=str(path),
-        fix="name the checkout itself: --repo .., or move this repository out of it",
+        fix="name the checkout itself, or move this repository out of it",
     )

@@ -20,6 +20,9 @@ from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.text import format_count, shell_word
 
+_FIELD = "repository"
+"""The place of what is wrong with a repository's name: the field of a request."""
+
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 ELSEWHERE = Path(os.devnull)
 """A `cwd` in which nothing is: then no name is a path by chance."""
@@ -68,11 +71,15 @@ class TargetRepository:
 
 def resolve_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> TargetRepository:
     """Find the repository that a person means, as `locate_repository` does, for a caller who can ask that person: a
-    remote that does not answer raises BadInput too."""
+    remote that does not answer raises BadInput too, and errors name the option --repo, not the request's field."""
     try:
         return locate_repository(repository, cwd, keys)
     except ForgeUnavailable as error:
         raise BadInput(error.what, where=error.where, fix=error.fix) from error
+    except BadInput as error:
+        if error.where != _FIELD:
+            raise
+        raise BadInput(error.what, where="--repo", fix=error.fix) from error
 
 
 def locate_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> TargetRepository:
@@ -219,11 +226,11 @@ def _check_form(repository: str) -> None:
     """Raise BadInput for the name of a repository that is empty, starts with a dash, has control characters, names a
     program to run (`ext::`) or carries a password."""
     if not repository.strip():
-        raise BadInput("no repository was named", fix="name a path or URL: --repo .")
+        raise BadInput("no repository was named", where=_FIELD, fix="name a path or an address")
     if repository.startswith("-"):
-        raise BadInput(f"{repository!r} starts with a dash", where="--repo", fix=f"for a path: ./{repository}")
+        raise BadInput(f"{repository!r} starts with a dash", where=_FIELD, fix=f"for a path: ./{repository}")
     if any(ord(character) < 32 or ord(character) == 127 for character in repository):
-        raise BadInput("the repository's name contains control characters", where="--repo")
+        raise BadInput("the repository's name contains control characters", where=_FIELD)
     if re.match(r"\w[\w+.-]*::", repository):
         helper = repository.partition("::")[0]
         raise BadInput(
@@ -245,14 +252,14 @@ def _is_url(repository: str, cwd: Path) -> bool:
     scheme, separator, rest = repository.partition("://")
     if separator:
         if scheme.lower() not in _SCHEMES:
-            raise BadInput(f"{scheme}:// is not spoken here", where="--repo", fix=f"use one of {', '.join(_SCHEMES)}")
+            raise BadInput(f"{scheme}:// is not spoken here", where=_FIELD, fix=f"use one of {', '.join(_SCHEMES)}")
         if rest.startswith("-") or "@-" in rest.partition("/")[0]:
-            raise BadInput(f"the host in {redact(repository)!r} starts with a dash", where="--repo")
+            raise BadInput(f"the host in {redact(repository)!r} starts with a dash", where=_FIELD)
         return True
     if Path(cwd, os.path.expanduser(repository)).exists() or not _SCP_LIKE.fullmatch(repository):
         return False
     if repository.partition(":")[0].rpartition("@")[2].startswith("-"):
-        raise BadInput(f"the host in {repository!r} starts with a dash", where="--repo")
+        raise BadInput(f"the host in {repository!r} starts with a dash", where=_FIELD)
     return True
 
 
@@ -264,7 +271,7 @@ def _find_origin(path: Path, shown_name: str) -> tuple[str, Path | None]:
     origin's address is unsafe or not supported.
     """
     if not path.exists():
-        raise BadInput(f"there is no {shown_name}", where=str(path), fix="name a git repository: --repo PATH or URL")
+        raise BadInput(f"there is no {shown_name}", where=str(path), fix="name a git repository by its path or address")
     try:
         place = find_repository(path if path.is_dir() else path.parent)
     except GitError as error:

@@ -176,7 +176,7 @@ def check_branch(
         raise InvalidRequest(
             f"branch: {request.branch} shares no commit with {base}: it could not be merged there",
             where=request.repository,
-            fix="name the base that it was begun from: --base NAME",
+            fix="name the base that it was begun from",
         )
     if compares and Phase.BUILD not in phases and vault.is_ancestor(head, base_sha):
         raise InvalidRequest(

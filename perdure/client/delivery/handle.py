@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.delivery.decisions import Decisions
 from perdure.client.doctor import failed_notices
@@ -102,11 +102,16 @@ class Delivery(Decisions):
     async def result(self) -> DeliveryResult:
         """Wait until the delivery ends and return its result, also when it did not deliver or was cancelled.
 
-        A rewind that happens meanwhile is followed into its new run. Raises InvalidRequest when the workflow refused
-        the request, and PerdureError when it was terminated or failed without a result.
+        A rewind that happens meanwhile is followed into its new run. Raises BadInput when there is no such delivery,
+        InvalidRequest when the workflow refused the request, PerdureError when it was terminated or failed without a
+        result.
         """
         try:
             return await self._handle.result()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                await self.describe()
+            raise
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:

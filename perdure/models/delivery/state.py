@@ -7,7 +7,7 @@ import json
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_serializer
 
 from perdure.models.backlog.request import BacklogItem
 from perdure.models.base import LazyModel
@@ -428,6 +428,11 @@ class Progress(LazyModel):
     time_s: float | None = None
     used_s: float | None = None
     decisions: list[DecisionMade] = []
+
+    @field_serializer("usage", "spend")
+    def _keep_defaults(self, value: Usage | Spend) -> dict[str, Any]:
+        """Return all fields: programs that read null as 0 must be able to tell an unknown price from $0."""
+        return {name: getattr(value, name) for name in type(value).model_fields}
 
 
 def parse_resume_state(resume: ResumePoint) -> DeliveryState:

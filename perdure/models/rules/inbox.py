@@ -73,6 +73,8 @@ class Inbox:
 
         name  of the update, a key of DECISION_MODELS; raw: its message
         """
+        if raw is None:
+            raise NotCounted(f"{name}: expected one JSON object, got null: {{}} decides whatever it waits for")
         decision = self._parse_decision(name, raw)
         if isinstance(decision, decisions.AddBudget):
             if not (decision.usd or decision.tokens or decision.time):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.remote import remote_heads, remote_tip
-from perdure.adapters.git.target import list_not_included, resolve_repository
+from perdure.adapters.git.target import ELSEWHERE, list_not_included, locate_repository, resolve_repository
 from perdure.cli.host.init import _find_root
 from perdure.models.errors import BadInput
 from tests.repositories import git, make_origin
@@ -204,3 +204,12 @@ def test_the_git_directory_of_a_checkout_means_the_checkout(tmp_path: Path) -> N
     for repository, cwd in (("origin-seed/.git", tmp_path), ("origin-seed/.git/", tmp_path), (".", checkout / ".git")):
         target = resolve_repository(repository, cwd)
         assert (target.checkout, target.url) == (checkout, str(checkout))
+
+
+@pytest.mark.parametrize("name", ["--upload-pack=x", "gopher://h/x", "ssh://-oProxyCommand=x/y", "/srv/\0calc", " "])
+def test_what_is_wrong_with_a_name_names_the_field_to_a_program_and_the_option_to_a_person(name: str) -> None:
+    for find, place in ((locate_repository, "repository"), (resolve_repository, "--repo")):
+        with pytest.raises(BadInput) as refused:
+            find(name, ELSEWHERE)
+        assert refused.value.where == place
+        assert "--repo" not in refused.value.fix
