@@ -23,6 +23,7 @@ from perdure.adapters.sandbox.base import HostSlots
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker import attempt
+from perdure.adapters.worker.attempt import RESULT_BYTES
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.models.delivery.request import DeliveryRequest, parse_request, request_proof
@@ -177,6 +178,15 @@ async def test_an_issue_that_is_not_open_ends_the_delivery_in_words(prepare: Pre
     with pytest.raises(InvalidRequest, match="closed"):
         await prepare(issue=closed)
     assert not prepare.home.tree("calc-issue-1").exists()
+
+
+async def test_labels_of_an_issue_are_kept_as_far_as_a_search_attribute_holds_them(
+    prepare: Preparing, github: GitHubTwin
+) -> None:
+    labels = [f"{number}{'ж' * 97}" for number in range(100)]
+    prepared = await prepare(issue=github.add_issue("me/calc", "Add sub", "", labels=labels))
+    assert prepared.visibility.labels == tuple(labels[:3])
+    assert len(prepared.model_dump_json().encode()) < RESULT_BYTES
 
 
 async def test_a_gate_of_a_phase_that_the_settings_leave_out_ends_the_delivery_in_words(prepare: Preparing) -> None:
