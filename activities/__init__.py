@@ -20,6 +20,7 @@ from activities.notify import NoticeActivities
 from activities.parallel_builds import PlanTaskActivities, TakeAttemptActivity
 from activities.prepare import PrepareActivity
 from activities.run_tests import RunTestsActivity
+from activities.signal_origin import SignalOriginActivity
 from activities.turns import turn_activities
 from activities.workflow_lookup import last_table, look_for, prioritise_delivery, resume_point
 from activities.workflow_origin import OriginInterceptor as OriginInterceptor
@@ -44,6 +45,7 @@ def any_host_activities(host: Host) -> Activities:
         FollowActivities(host).check_landed,
         look_for,
         PreviousRunActivity(host.accepted_runs).former_run,
+        SignalOriginActivity(host.accepted_runs).signal_origin,
         prioritise_delivery,
         resume_point,
     ]

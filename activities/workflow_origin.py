@@ -12,7 +12,7 @@ Effect: none. Key: the run that calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import ContinueAsNewInitiator
-from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
@@ -59,6 +59,9 @@ CHAIN_MOST = 1000
 """Runs that are looked back through, from one that went on as the next to the first of them, or to one that this home
 has accepted: 10 s of a server, within the time after which an activity without a heartbeat is tried again. No backlog
 comes near it."""
+
+EVENTS_A_PAGE = 100
+"""Events that the server is asked for at a time, the newest first: most of what is looked for is among the last few."""
 
 CALLED_ALONE = frozenset({"read", "keep", "spent", "verify", "verify_published", "aim"})
 """Activities that clients call without a workflow: they read a delivery, or store a text for it."""
@@ -300,25 +303,36 @@ async def _budget_before(
 async def _state_left(client: Client, id: str, run_id: str) -> dict[str, Any] | None:
     """Return the state that a delivery's run has left in its history: with the run that goes on from it, or in its
     memo; None: none. The memo that a run was started with does not count: whoever started it chose it."""
-    execution, token, converter = WorkflowExecution(workflow_id=id, run_id=run_id), b"", client.data_converter
+    converter = client.data_converter
+    async for event in read_backwards(client, WorkflowExecution(workflow_id=id, run_id=run_id)):
+        went_on = event.workflow_execution_continued_as_new_event_attributes
+        if went_on.input.payloads:
+            point = (await converter.decode_wrapper(went_on.input))[0].get("resume")
+            return point["state"] if point else None
+        memo = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if "resume" in memo:
+            state: dict[str, Any] = (await converter.decode([memo["resume"]]))[0]["state"]
+            return state
+    return None
+
+
+async def read_backwards(client: Client, execution: WorkflowExecution) -> AsyncIterator[HistoryEvent]:
+    """Yield the events of a run's history, the newest first. Raises RPCError when the server does not answer."""
+    token = b""
     while True:
         page = await client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
-                namespace=client.namespace, execution=execution, next_page_token=token
+                namespace=client.namespace,
+                execution=execution,
+                maximum_page_size=EVENTS_A_PAGE,
+                next_page_token=token,
             ),
             timeout=RPC_TIMEOUT,
         )
         for event in page.history.events:
-            went_on = event.workflow_execution_continued_as_new_event_attributes
-            if went_on.input.payloads:
-                point = (await converter.decode_wrapper(went_on.input))[0].get("resume")
-                return point["state"] if point else None
-            memo = event.workflow_properties_modified_event_attributes.upserted_memo.fields
-            if "resume" in memo:
-                state: dict[str, Any] = (await converter.decode([memo["resume"]]))[0]["state"]
-                return state
+            yield event
         if not (token := page.next_page_token):
-            return None
+            return
 
 
 _FORGOTTEN = {

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from activities.signal_origin import SignalOriginActivity
 from activities.workflow_origin import PreviousRunActivity
 from perdure.adapters.sandbox.host_files import prepare_private_etc
 from perdure.adapters.system.home import Home
@@ -26,9 +27,10 @@ def fresh_home(root: Path) -> Home:
     return home
 
 
-def former_run_activity() -> Callable[..., Any]:
-    """The activity `former_run` of workers inside the tests, which share a home for the runs they accept."""
-    return PreviousRunActivity(AcceptedRuns(Home(_directory("home")))).former_run
+def origin_activities() -> list[Callable[..., Any]]:
+    """The activities by which backlogs ask for origins, of workers inside the tests, which share a home for them."""
+    accepted = AcceptedRuns(Home(_directory("home")))
+    return [PreviousRunActivity(accepted).former_run, SignalOriginActivity(accepted).signal_origin]
 
 
 @cache

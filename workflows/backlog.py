@@ -41,6 +41,7 @@ from workflows.follow_up import PullRequestStack, stack_to_follow
 from workflows.forwarding import DecisionForwarder, TaskMessages
 from workflows.items import Items
 from workflows.notification import start_notification
+from workflows.signal_origin import SignalOrigins
 from workflows.signals import set_search_attributes
 
 BACKLOG_LOOK = timedelta(minutes=5)
@@ -69,6 +70,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         if self.state.parent_delivery is not None:
             self.submission_error = self.submission_error or foreign_start_error(workflow.info().workflow_id)
         self.items = Items(self.request, self.state, raw)
+        self.origins = SignalOrigins(self.items)
         self.base_follower = BaseFollower(self.request, self.state, self.items)
         self.decisions = DecisionForwarder(self.state, self.items)
         self.stack = PullRequestStack(self.request, self.state, self.items.request_fields, workflow.info().workflow_id)
@@ -101,6 +103,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             await self.items.cancel_running()
             if self.state.parent_delivery is not None:
                 await self.items.wait_for_ends()
+            await self.origins.wait_until_recorded()
             self.items.mark_running_cancelled()
             self.update_listing()
             await self.notify_end()
@@ -144,6 +147,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         self.items.changed = False
         await self.stack.update_if_due(is_last=True)
         await self.items.open_pull_request()
+        await self.origins.wait_until_recorded()
 
     def has_new_work(self) -> bool:
         """Return True when something came while the backlog was being published that lets it go on, such as an added

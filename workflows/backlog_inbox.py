@@ -47,6 +47,7 @@ from perdure.text import shorten
 from workflows.children import hold_signal
 from workflows.endings import failure_reason
 from workflows.items import Items
+from workflows.signal_origin import SignalOrigins
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class BacklogInbox:
     request: BacklogRequest
     state: BacklogState
     items: Items
+    origins: SignalOrigins
     submission_error: ApplicationError | None
 
     @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the backlog again")
@@ -199,7 +201,11 @@ class BacklogInbox:
         await self.items.send(self.items.running_ids, hold_signal(""))
 
     @workflow.signal(description="Sent by a delivery that wants to land")
-    def landing_asked(self, signal: LandingRequested) -> None:
+    async def landing_asked(self, signal: LandingRequested) -> None:
+        """Record a request for the turn to land."""
+        await self.origins.record_if_sent("landing_asked", signal, self._record_landing_request)
+
+    def _record_landing_request(self, signal: LandingRequested) -> None:
         """Put an item at the end of the queue to land, and record its delivery's id and run; a turn it had is taken
         back. A delivery that somebody continued by hand counts as running again. Ignored when the item does not exist
         or belongs to another delivery."""
@@ -214,7 +220,11 @@ class BacklogInbox:
         self._mark_changed("")
 
     @workflow.signal(description="Sent by a delivery that has landed, or cannot land as it is")
-    def landing_over(self, signal: LandingEnded) -> None:
+    async def landing_over(self, signal: LandingEnded) -> None:
+        """Record the end of a turn to land."""
+        await self.origins.record_if_sent("landing_over", signal, self._record_landing_end)
+
+    def _record_landing_end(self, signal: LandingEnded) -> None:
         """Record what a delivery landed, with the checks that passed, or why it did not land, and its cost; take its
         turn to land back. Ignored when the item does not exist or belongs to another delivery."""
         entry = self.state.items.get(signal.item)
@@ -231,7 +241,11 @@ class BacklogInbox:
         self._mark_changed("")
 
     @workflow.signal(description="Sent by a delivery that waits for a person, or goes on")
-    def item_waits(self, signal: ItemWaits) -> None:
+    async def item_waits(self, signal: ItemWaits) -> None:
+        """Record a wait, or its end."""
+        await self.origins.record_if_sent("item_waits", signal, self._record_waiting)
+
+    def _record_waiting(self, signal: ItemWaits) -> None:
         """Record what a delivery waits for and which gate decides it; an empty reason means that it goes on. A delivery
         that waits during its turn to land loses the turn. Ignored when it is older than the newest such signal, or the
         item belongs to another delivery."""
@@ -256,7 +270,11 @@ class BacklogInbox:
         self._mark_changed("")
 
     @workflow.signal(description="Sent by a delivery that has a plan")
-    def item_planned(self, signal: ItemPlanned) -> None:
+    async def item_planned(self, signal: ItemPlanned) -> None:
+        """Record the files of a plan."""
+        await self.origins.record_if_sent("item_planned", signal, self._record_planned_files)
+
+    def _record_planned_files(self, signal: ItemPlanned) -> None:
         """Record, as patterns of paths, the files that a delivery's plan names. Ignored when the item does not exist or
         belongs to another delivery."""
         entry = self.state.items.get(signal.item)
@@ -266,16 +284,20 @@ class BacklogInbox:
             )  # nothing can begin because of it, so nobody looks again
 
     @workflow.signal(description="Sent by a delivery whose commit would conflict with others, or would no longer")
-    def item_foreseen(self, signal: ItemForeseen) -> None:
+    async def item_foreseen(self, signal: ItemForeseen) -> None:
+        """Record the conflicts that are foreseen."""
+        await self.origins.record_if_sent("item_foreseen", signal, self._record_foreseen_conflicts)
+
+    def _record_foreseen_conflicts(self, signal: ItemForeseen) -> None:
         """Record with which other deliveries this one would conflict. Ignored when the item does not exist or belongs
         to another delivery."""
         if (entry := self.state.items.get(signal.item)) is not None and entry.child.id == signal.delivery:
             record_conflicts(self.state, signal.item, signal.conflicts)
 
     @workflow.signal(description="Sent by a delivery that has ended")
-    def item_ended(self, signal: ItemEnded) -> None:
+    async def item_ended(self, signal: ItemEnded) -> None:
         """Record the end of a delivery."""
-        self.items.record_end(signal)
+        await self.origins.record_if_sent("item_ended", signal, self.items.record_end)
 
     def _parse_change(self, name: str, change: Any, closed_reason: str = "") -> tuple[str, Any]:
         """Parse a change of an item; return the item's id and, for `add` and `edit`, the new item, else None. Raises

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.attack import (
+    backlog_signals,
     branches,
     clients,
     exhausting,
@@ -78,6 +79,7 @@ _ALL: tuple[Case, ...] = (
     *setups.CASES,
     *stranger.CASES,
     *clients.CASES,
+    *backlog_signals.CASES,
     *neighbours.CASES,
     *pages.CASES,
     *map(_redirect, (301, 302, 303, 307, 308)),

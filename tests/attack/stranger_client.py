@@ -24,9 +24,9 @@ QUIET = "version = 1\n[setup]\ncommands = []\n[ship]\nallow_untested = true\n"
 
 @workflow.defn(name="Delivery", sandboxed=False)
 class TenLines:
-    """A stranger's workflow on a queue of his own: calls one activity of the host, or goes on as one of ours. On our
-    queue it calls what `then` says instead, as the delivery that `call` asks for: after `own` activities that his own
-    worker has carried out, in the last of `runs` runs."""
+    """A stranger's workflow on a queue of his own: calls one activity of the host, sends a signal, or goes on as one
+    of ours. On our queue it calls what `then` says instead, as the delivery that `call` asks for: after `own`
+    activities that his own worker has carried out, in the last of `runs` runs."""
 
     @workflow.run
     async def run(self, call: dict[str, Any], then: dict[str, Any] | None = None) -> Any:
@@ -39,6 +39,8 @@ class TenLines:
             call = then
         if "goes_on" in call:
             workflow.continue_as_new(call["goes_on"], task_queue=TASK_QUEUE)
+        if "signals" in call:
+            return await workflow.get_external_workflow_handle(call["signals"]).signal(call["name"], call["content"])
         if "child" in call:
             return await workflow.execute_child_workflow(
                 call["child"], call["raw"], id=call["id"], task_queue=TASK_QUEUE
@@ -162,6 +164,23 @@ async def stranger(engine: Engine) -> AsyncIterator[Stranger]:
     client = await Client.connect(engine.client.service_client.config.target_host, namespace=engine.client.namespace)
     async with Worker(client, task_queue=queue, workflows=[TenLines]):
         yield Stranger(engine, queue)
+
+
+SIGNALS = ("landing_asked", "landing_over", "item_waits", "item_planned", "item_foreseen", "item_ended")
+"""Those of a delivery to its backlog."""
+
+
+def forged(name: str, delivery: str, run_id: str) -> dict[str, Any]:
+    """What a signal carries that makes a backlog believe something of its item `one`."""
+    contents: dict[str, dict[str, Any]] = {
+        "landing_asked": {"run_id": run_id, "seq": 7},
+        "landing_over": {"seq": 1, "commit": "c" * 40},
+        "item_waits": {"number": 10**15, "words": "for a person", "gate": "plan"},
+        "item_planned": {"touches": ["**"]},
+        "item_foreseen": {"conflicts": {"two": "a"}},
+        "item_ended": {"run_id": run_id, "status": "delivered", "commit": "c" * 40},
+    }
+    return {"item": "one", "delivery": delivery, **contents[name]}
 
 
 def made_up(built: dict[str, Any], **more: Any) -> dict[str, Any]:

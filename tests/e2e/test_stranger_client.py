@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.worker import Worker
 
@@ -25,7 +25,7 @@ from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.delivery.state import retry_request
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
-from tests.attack.stranger_client import QUIET, Stranger, TenLines, made_up, reason_of, stranger
+from tests.attack.stranger_client import QUIET, SIGNALS, Stranger, TenLines, forged, made_up, reason_of, stranger
 from tests.engine import HAPPY, Engine, git, heads, make_target, pulls, until
 from tests.homes import fresh_home
 from tests.receiver import Receiver
@@ -373,3 +373,53 @@ async def test_a_run_is_asked_about_once_in_a_home_also_when_what_it_went_on_fro
         await until(waits, 60)
         await engine.handle().execute_update("approve", {})
         assert (await delivery.result()).status == "delivered"
+
+
+NIGHT = QUIET + '[delivery]\nphases = ["plan", "build"]\n'
+
+
+@pytest.mark.timeout(300)
+async def test_signals_in_the_name_of_a_delivery_tell_its_backlog_nothing(tmp_path: Path, ports: int) -> None:
+    """From his client; from a workflow of his; and from one under the id of a delivery that has ended."""
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        raw = {"repository": str(origin), "gates": ["plan"], "config": NIGHT}
+        raw |= {"items": [{"id": "one", "request": "Add sub"}, {"id": "two", "request": "Add sub"}]}
+        night = await he.client.start_workflow("Backlog", raw, id="night", task_queue=TASK_QUEUE)
+
+        async def notes(count: int) -> list[str]:
+            await until(lambda: has_notes(count), 60)
+            return list((await night.query("progress"))["notes"])
+
+        async def has_notes(count: int) -> bool:
+            return len((await night.query("progress")).get("notes", ())) == count
+
+        async def waits() -> bool:
+            items = (await night.query("state"))["items"].values()
+            return all(item.get("waiting", {}).get("gate") == "plan" for item in items)
+
+        await until(waits, 100)
+        run_id = (await engine.handle("night/one").describe()).run_id
+        items = (await night.query("state"))["items"]
+        for name in SIGNALS:
+            content = forged(name, "night/one", run_id)
+            await night.signal(name, content)
+            await he.starts("Delivery", {"signals": "night", "name": name, "content": content}, "his", he.queue)
+        ignored = [f"one: a signal {name} is ignored: night/one has not sent it" for name in SIGNALS]
+        assert await notes(len(SIGNALS)) == ignored
+        assert (await night.query("state"))["items"] == items
+        assert (await engine.perdure.backlog("night").past()).landed_commits == {}
+        await engine.handle("night/one").cancel()
+        await until(lambda: ends(engine.handle("night/one")), 60)
+        content = forged("item_ended", "night/one", run_id)
+        call = {"signals": "night", "name": "item_ended", "content": content}
+        await he.starts("Delivery", call, "night/one", he.queue)
+        foreign = "night/one is no workflow of Perdure's: it is not on queue perdure"
+        assert (await notes(len(SIGNALS) + 1))[-1] == f"one: a signal item_ended is ignored: {foreign}"
+        assert (await night.query("progress"))["items"][0]["phase"] != "delivered"
+        await night.cancel()
+
+
+async def ends(handle: WorkflowHandle[Any, Any]) -> bool:
+    return (await handle.describe()).status != WorkflowExecutionStatus.RUNNING

@@ -45,7 +45,7 @@ from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from tests.deliveries import Script, at
-from tests.homes import former_run_activity
+from tests.homes import origin_activities
 from tests.states import with_fields
 from tests.waiting import patient
 
@@ -300,7 +300,7 @@ class Branch(Script):
 
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
-        landing += [follow, check_landed, move_branch, self.stack_look(), former_run_activity(), prioritise_delivery]
+        landing += [follow, check_landed, move_branch, self.stack_look(), *origin_activities(), prioritise_delivery]
         return [*others, prepare, run_tests, *landing]
 
 

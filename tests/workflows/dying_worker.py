@@ -24,6 +24,9 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+from activities.signal_origin import SignalOriginActivity
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.origin_record import AcceptedRuns
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
@@ -60,6 +63,8 @@ async def main() -> None:
         client,
         task_queue=TASK_QUEUE,
         workflows=WORKFLOWS,
+        activities=[SignalOriginActivity(AcceptedRuns(Home(DIRECTORY / "home"))).signal_origin],  # asked in its process
+        no_remote_activities=True,
         workflow_runner=UnsandboxedWorkflowRunner(),
         interceptors=[Dying()],
         max_cached_workflows=0,  # or a server asks a dead worker for ten seconds

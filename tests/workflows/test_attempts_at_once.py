@@ -40,7 +40,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
 from tests.deliveries import WHOLE, Script, at, playing
-from tests.homes import former_run_activity
+from tests.homes import origin_activities
 from tests.states import with_fields
 from tests.waiting import patient, until
 
@@ -315,7 +315,7 @@ class Team(Script):
             self.landed.append(work.place.item)
             return LandResult(commit=work.commit, head=work.commit, summary="landed")
 
-        return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, former_run_activity(), resume_point]
+        return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, *origin_activities(), resume_point]
 
 
 async def tasks_of(client: Client, id: str) -> WorkflowHandle[Any, Any]:

@@ -30,6 +30,7 @@ from perdure.models.delivery.work import CommitInput, CommitResult, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Step
 from tests.deliveries import TURN_USD, WHOLE, Script, playing
+from tests.homes import origin_activities
 from tests.waiting import patient
 from tests.waiting import until as true
 from workflows import WORKFLOWS
@@ -51,6 +52,8 @@ class Deciding:
             self._client,
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
+            activities=origin_activities(),
+            no_remote_activities=True,
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_cached_workflows=100 if self._remembers else 0,
             sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=100),

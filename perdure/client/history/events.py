@@ -262,7 +262,7 @@ class _Stream:
                 if update.name != "attach":
                     yield EventDraft(EventType.DECISION, {"name": update.name, "said": update.message})
             case SignalReceived():
-                yield self._signal_draft(record.name, record.message)
+                yield self._signal_draft(record)
             case ChildStarted(id=id) if self.is_backlog:
                 yield EventDraft(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
             case RunEnded() if (end := end_event(record)) is not None:
@@ -289,11 +289,12 @@ class _Stream:
             yield EventDraft(EventType.GATE, {**data, "options": list(pending.get("options", ())) if pending else []})
         self.gate_open = bool(pending)
 
-    def _signal_draft(self, name: str, message: dict[str, Any]) -> EventDraft:
+    def _signal_draft(self, signal: SignalReceived) -> EventDraft:
         """Return a signal as an event: `item` where a delivery sent it to its backlog, else `said`."""
-        if self.is_backlog and isinstance(item := message.get("item"), str):
-            return EventDraft(EventType.ITEM, {"event": name, **message}, item=item)
-        return EventDraft(EventType.SAID, {"name": name, "said": message})
+        item = signal.message.get("item")
+        if self.is_backlog and isinstance(item, str) and signal.sender == f"{self.id}/{item}":
+            return EventDraft(EventType.ITEM, {"event": signal.name, **signal.message}, item=item)
+        return EventDraft(EventType.SAID, {"name": signal.name, "said": signal.message})
 
 
 async def stream_events(client: Client, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:

@@ -87,7 +87,7 @@ class RunHistory:
     run_id      empty where it was read as the newest one
     workflow    its type; arguments: those it was started with, as they were sent
     activities  by the number of the event that scheduled them; waits: by that of the event that began them
-    signals     name and message of each, in order; updates: those that were accepted, by id
+    signals     in order; updates: those that were accepted, by id
     children    ids of the child workflows that it started, each as often as it did
     rewound     it was reset to an earlier point: what it had done after that is in no history
     events      as Temporal has them; None while the run is followed
@@ -99,7 +99,7 @@ class RunHistory:
     continued_from: str = ""
     activities: dict[int, ActivityRecord] = field(default_factory=dict)
     waits: dict[int, WaitPeriod] = field(default_factory=dict)
-    signals: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    signals: list[SignalReceived] = field(default_factory=list)
     updates: dict[str, UpdateRecord] = field(default_factory=dict)
     children: list[str] = field(default_factory=list)
     rewound: bool = False
@@ -129,7 +129,7 @@ class RunHistory:
     @property
     def rewinds(self) -> list[dict[str, Any]]:
         """Return the messages of the signals `rewind`."""
-        return [message for name, message in self.signals if name == "rewind"]
+        return [signal.message for signal in self.signals if signal.name == "rewind"]
 
     @property
     def hold_reason(self) -> str:
@@ -138,9 +138,9 @@ class RunHistory:
 
         A `resume` or `rewind` ends a hold.
         """
-        for name, message in reversed(self.signals):
-            if name in ("hold", "resume", "rewind"):
-                return describe_hold(str(message.get("note") or "")) if name == "hold" else ""
+        for signal in reversed(self.signals):
+            if signal.name in ("hold", "resume", "rewind"):
+                return describe_hold(str(signal.message.get("note") or "")) if signal.name == "hold" else ""
         return ""
 
     def _argument(self, place: int) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class RunHistory:
                 if wait := self.waits.get(record.started):
                     self.waits[record.started] = replace(wait, until=record.time)
             case SignalReceived():
-                self.signals.append((record.name, record.message))
+                self.signals.append(record)
             case UpdateAccepted():
                 self.updates[record.id] = UpdateRecord(record.name, record.message)
             case UpdateCompleted(failed=True) if update := self.updates.get(record.id):
@@ -292,16 +292,16 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
         for update in run_history.updates.values()
         if _gives_item(update)
     ]
-    for run_history in runs:
-        for name, message in run_history.signals:
-            if (
-                name in _LANDING_SIGNALS
-                and isinstance(id := message.get("item"), str)
-                and (commit := message.get("commit"))
-            ):
-                commits.setdefault(id, {})[str(commit)] = None
-        for child in run_history.children:
-            start_counts[child] = start_counts.get(child, 0) + 1
+    for child in (child for run_history in runs for child in run_history.children):
+        start_counts[child] = start_counts.get(child, 0) + 1
+    for signal in (signal for run_history in runs for signal in run_history.signals):
+        if (
+            signal.name in _LANDING_SIGNALS
+            and signal.sender in start_counts  # any client may send one
+            and isinstance(id := signal.message.get("item"), str)
+            and (commit := signal.message.get("commit"))
+        ):
+            commits.setdefault(id, {})[str(commit)] = None
     return BacklogHistory(
         request=oldest.request,
         items=_parse_items([*(sent_items if isinstance(sent_items, list) else []), *updates]),

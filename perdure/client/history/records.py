@@ -80,8 +80,11 @@ class TimerEnded(HistoryRecord):
 
 @dataclass(frozen=True)
 class SignalReceived(HistoryRecord):
+    """A signal. `sender`: the workflow that sent it, which the server notes; empty: a client did."""
+
     name: str
     message: dict[str, Any]
+    sender: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,8 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
             return TimerEnded(*place, attributes.started_event_id)
         case "workflow_execution_signaled":
             message = await _decode_object(attributes.input, converter)
-            return SignalReceived(*place, attributes.signal_name, message)
+            sender = attributes.external_workflow_execution.workflow_id
+            return SignalReceived(*place, attributes.signal_name, message, sender)
         case "workflow_execution_cancel_requested":
             return CancelRequested(*place)
         case "workflow_execution_update_accepted":

@@ -317,6 +317,30 @@ class PreviousRunResult(HistoryModel):
     reason: str = ""
 
 
+class SignalClaim(HistoryModel):
+    """A signal that names a delivery as its sender. `content`: what it carries, as JSON."""
+
+    signal: str
+    delivery: str
+    content: str
+
+
+class SignalOriginInput(HistoryModel):
+    """Find out whether the deliveries have sent these signals to the backlog that asks.
+
+    after  number of the last event of its history before all of them, or of an earlier one
+    """
+
+    claims: tuple[SignalClaim, ...]
+    after: int = 0
+
+
+class SignalOriginResult(HistoryModel):
+    """`reasons`: for each claim why the signal does not count, in one line; empty: it does."""
+
+    reasons: tuple[str, ...]
+
+
 def state_digest(state: BacklogState) -> str:
     """Return the SHA-256 of a backlog's state, without the field that says where it comes from (`reopened_from`)."""
     return digest(json.dumps(state.model_copy(update={"reopened_from": None}).dump_for_next_run(), sort_keys=True))

@@ -1,0 +1,90 @@
+"""The origin of the signals that a backlog gets from its deliveries: which run has sent each, asked by activity
+`signal_origin`. Any client may send one in a delivery's name; the server notes the run, and no client can say it.
+
+It is called as a local activity, which costs the backlog one event for all signals that came at the same time.
+
+Effect: none. Key: the run that calls.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.client import Client
+
+from activities.workflow_origin import origin_problem, read_backwards
+from perdure.adapters.worker.origin_record import AcceptedRuns
+from perdure.models.backlog.landing import (
+    ItemEnded,
+    ItemForeseen,
+    ItemPlanned,
+    ItemWaits,
+    LandingEnded,
+    LandingRequested,
+)
+from perdure.models.backlog.state import SignalClaim, SignalOriginInput, SignalOriginResult
+from perdure.models.base import HistoryModel
+
+_CONTENTS: Mapping[str, type[HistoryModel]] = {
+    "landing_asked": LandingRequested,
+    "landing_over": LandingEnded,
+    "item_waits": ItemWaits,
+    "item_planned": ItemPlanned,
+    "item_foreseen": ItemForeseen,
+    "item_ended": ItemEnded,
+}
+"""The signals of a delivery to its backlog, and what they carry."""
+
+
+class SignalOriginActivity:
+    """The activity by which a backlog asks who has sent it signals."""
+
+    def __init__(self, accepted: AcceptedRuns) -> None:
+        self._accepted = accepted
+
+    @activity.defn
+    async def signal_origin(self, work: SignalOriginInput) -> SignalOriginResult:
+        """Check that runs of the deliveries, of ours, have sent the calling backlog these signals; return for each the
+        reason why that is not so, empty when it is. A signal that came twice has to be sent twice. Raises RPCError,
+        which is retried, when the server does not answer."""
+        client, info = activity.client(), activity.info()
+        backlog = WorkflowExecution(workflow_id=info.workflow_id or "", run_id=info.workflow_run_id or "")
+        runs = await _sending_runs(client, backlog, work.after)
+        return SignalOriginResult(
+            reasons=tuple([await self._find_problem(client, claim, runs[claim]) for claim in work.claims])
+        )
+
+    async def _find_problem(self, client: Client, claim: SignalClaim, runs: list[str]) -> str:
+        """Return why a signal is not that of a delivery of ours, empty when it is; remove from `runs`, which have sent
+        it under the delivery's id, those that were looked at. Raises RPCError when the server does not answer."""
+        reason = f"{claim.delivery} has not sent it"
+        while runs and reason:
+            reason = await origin_problem(client, self._accepted, claim.delivery, runs.pop())
+        return reason
+
+
+async def _sending_runs(client: Client, backlog: WorkflowExecution, after: int) -> dict[SignalClaim, list[str]]:
+    """Return the ids of the runs that have sent a backlog signals since event `after`, by the workflow they are of and
+    what they sent. Signals of clients have no such run. Raises RPCError when the server does not answer."""
+    runs = defaultdict[SignalClaim, list[str]](list)
+    async for event in read_backwards(client, backlog):
+        if event.event_id <= after:
+            break
+        signaled = event.workflow_execution_signaled_event_attributes
+        sender, content = signaled.external_workflow_execution, _CONTENTS.get(signaled.signal_name)
+        if not sender.workflow_id or content is None:
+            continue
+        with suppress(ValidationError, IndexError):  # malformed: the backlog has not got it either
+            (value, *_) = await client.data_converter.decode_wrapper(signaled.input)
+            claim = SignalClaim(
+                signal=signaled.signal_name,
+                delivery=sender.workflow_id,
+                content=content.model_validate(value).model_dump_json(),
+            )
+            runs[claim].append(sender.run_id)
+    return runs
