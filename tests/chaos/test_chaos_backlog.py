@@ -26,7 +26,7 @@ from perdure.local.places import examples_directory
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.errors import PerdureError
 from tests.chaos.faults import strike
-from tests.chaos.left import left_behind
+from tests.chaos.left import left_behind, left_by_gc
 from tests.chaos.oracle import Wrong, money
 from tests.chaos.world import PATIENCE_S, World, answered, chaos_engine
 from tests.engine import git
@@ -101,6 +101,7 @@ async def test_a_backlog_lands_the_same_though_worker_and_server_are_killed(
         world.supervisor.terminate()
         await asyncio.to_thread(world.supervisor.wait, PATIENCE_S)
         wrong += left_behind(world)
+        wrong += await left_by_gc(world)
         assert not wrong, "\n".join([f"seed {seed}", *wrong, engine.worker_log()[-6000:]])
 
 
