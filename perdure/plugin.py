@@ -19,15 +19,17 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from perdure.models.base import UnreadableValue
+from perdure.models.base import SignalModel, UnreadableValue
 from perdure.text import one_line
+from perdure.workflow_messages import MessageInterceptor
 
 Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interceptor]
 
 
 def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
-    """Return the plugin for `Client.connect(plugins=[…])`: data converter, workflow sandbox, an interceptor that makes
-    a workflow's current details when somebody looks at them, and `interceptors`.
+    """Return the plugin for `Client.connect(plugins=[…])`: data converter, workflow sandbox, interceptors that fit
+    the arguments of messages to their handlers and make a workflow's current details when somebody looks at them, and
+    `interceptors`.
 
     A worker inherits it from its client; a Replayer is given it again. Models and workflows hold no state and pass
     through the workflow sandbox, so that loading them once serves every run (docs/adr/0014).
@@ -36,7 +38,7 @@ def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
         "perdure",
         data_converter=_converter,
         workflow_runner=_runner,
-        interceptors=[_CurrentDetailsInterceptor(), *interceptors],
+        interceptors=[MessageInterceptor(), _CurrentDetailsInterceptor(), *interceptors],
     )
 
 
@@ -47,8 +49,8 @@ def _converter(converter: DataConverter | None) -> DataConverter:
 
 
 class Understanding(PydanticPayloadConverter):
-    """Pydantic's payload converter, except that an argument that cannot be decoded is no error when no type is
-    expected: it becomes an UnreadableValue.
+    """Pydantic's payload converter, except that an argument that cannot be decoded is no error when no type, or a
+    signal's argument, is expected: it becomes an UnreadableValue.
 
     Otherwise the error would fail a task of the workflow, which is tried for ever while the sender waits. JavaScript
     sends such an argument when it cuts a text in the middle of a character.
@@ -61,11 +63,12 @@ class Understanding(PydanticPayloadConverter):
 
     def _decode_payload(self, payload: Payload, hint: Any) -> Any:
         """Decode one payload as the type `hint`, and raise the converter's error when that fails. When no type is
-        expected (None or Any), return an UnreadableValue with the reason instead."""
+        expected (None or Any), or the argument of a signal, return an UnreadableValue with the reason instead."""
         try:
             return super().from_payloads([payload], [hint])[0]
         except Exception as error:
-            if hint is not None and hint is not Any:
+            is_signal = isinstance(hint, type) and issubclass(hint, SignalModel)
+            if hint is not None and hint is not Any and not is_signal:
                 raise
             return UnreadableValue(_summarize_error(error))
 

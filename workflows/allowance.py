@@ -45,7 +45,6 @@ class Allowance:
         notify: Callable[[str], None],
     ) -> None:
         self.delivery, self.state, self._show_waiting, self._notify = delivery, state, show_waiting, notify
-        self._listening = False
 
     async def wait_for_grant(self) -> bool:
         """Wait until the reservation covers another turn; return True when the delivery was shown as waiting for it.
@@ -54,7 +53,7 @@ class Allowance:
         requests the next block without waiting. When the Treasury refuses, or does not answer within GRANT_SHOWN_AFTER,
         the delivery is shown as waiting, people are notified once, and the request is sent again from time to time.
         """
-        if not self._listen_for_grants():
+        if not self._is_shared():
             return False
         if self._has_room():
             if self._is_low() and self._is_answered():
@@ -95,7 +94,7 @@ class Allowance:
         """Give what was not used back to the Treasury, because the delivery ends, and reset the reservation in the
         state. Does nothing when nothing was ever requested. A cancellation that comes meanwhile is ignored: it does not
         change how the delivery ends."""
-        if self._listen_for_grants() and self.state.budget.reservation.seq:
+        if self._is_shared() and self.state.budget.reservation.seq:
             sending = asyncio.create_task(self._send_reserve(is_end=True))
             with suppress(asyncio.CancelledError):
                 await workflow.wait([sending])
@@ -103,18 +102,11 @@ class Allowance:
                 await sending
             self.state.budget.reservation = self.state.budget.reservation.for_retry()
 
-    def _listen_for_grants(self) -> bool:
-        """Install the handler of signal `granted`, once, and return True; return False, and do nothing, when no shared
-        budget covers the delivery or it is not prepared yet."""
-        prepared = self.state.prepared
-        if prepared is None or not prepared.limits.shared_budgets:
-            return False
-        if not self._listening:
-            workflow.set_signal_handler("granted", self._apply_grant)
-            self._listening = True
-        return True
+    def _is_shared(self) -> bool:
+        """Return True when a shared budget covers the delivery; False also when it is not prepared yet."""
+        return self.state.prepared is not None and bool(self.state.prepared.limits.shared_budgets)
 
-    def _apply_grant(self, answer: BudgetGrant) -> None:
+    def apply_grant(self, answer: BudgetGrant) -> None:
         """Record an answer of the Treasury in the state: the new ceiling, until when it holds, and the reason when it
         refuses. An answer older than the last one is ignored."""
         purse = self.state.budget.reservation

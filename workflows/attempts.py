@@ -204,7 +204,6 @@ class PlanAttempts:
         ids = {number: attempt_workflow_id(workflow.info().workflow_id, number) for number in numbers}
         runner.state.children.ids = (*runner.state.children.ids, *ids.values())
         self._wait_text = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
-        workflow.set_signal_handler("attempt_waits", self._record_wait)
         self._show_wait()
         children = Children[int]()
         relay = Relay(runner.state, children, message_signal, budget_signal)
@@ -268,7 +267,7 @@ class PlanAttempts:
         request = self._runner.request.model_copy(update=request_changes)
         return request.model_dump(mode="json", exclude_defaults=True)
 
-    async def _record_wait(self, signal: AttemptWaits) -> None:
+    async def record_wait(self, signal: AttemptWaits) -> None:
         """Handle signal `attempt_waits`: record that an attempt waits for a person or, without a reason, goes on; show
         that, and tell the backlog. The person decides at the attempt, not here."""
         self._wait_reasons.pop(signal.number, None)

@@ -16,6 +16,7 @@ from temporalio.workflow import ParentClosePolicy
 
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState
+from perdure.models.delivery.decisions import parse_input
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
@@ -55,16 +56,22 @@ and has five (WORKFLOW_TASK); the server would suggest a new run only at 4096.""
 
 @workflow.defn
 class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
-    """Workflow of a backlog: takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md. `state`:
-    of the run before this one."""
+    """Workflow of a backlog: takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md.
+
+    raw_state  the BacklogState of the run before this one; None: there was none
+    """
 
     @workflow.init
-    def __init__(self, raw: Any = None, state: BacklogState | None = None) -> None:
-        self.request, self.state = BacklogRequest.model_construct(repository="", items=()), state or BacklogState()
-        self.state_verified = state is None
+    def __init__(self, raw: Any = None, raw_state: Any = None, *extra_args: Any) -> None:
+        self.request, self.state = BacklogRequest.model_construct(repository="", items=()), BacklogState()
+        self.state_verified = raw_state is None
         self.submission_error: ApplicationError | None = None
         try:
-            self.request = self._parse_request(raw, is_continued=state is not None)
+            if extra_args:
+                raise InvalidRequest(f"expected one JSON object, got {2 + len(extra_args)} arguments")
+            if raw_state is not None:
+                self.state = parse_input(BacklogState, raw_state)
+            self.request = self._parse_request(raw, is_continued=raw_state is not None)
         except InvalidRequest as error:
             self.submission_error = invalid_request(error.what)
         if self.state.parent_delivery is not None:
@@ -76,7 +83,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         self.stack = PullRequestStack(self.request, self.state, self.items.request_fields, workflow.info().workflow_id)
 
     @workflow.run
-    async def run(self, raw: Any = None, state: BacklogState | None = None) -> BacklogProgress:
+    async def run(self, raw: Any = None, raw_state: Any = None, *extra_args: Any) -> BacklogProgress:
         """Run the backlog: deliver all that can be delivered, publish what landed, send a notice of the end, and return
         how it ended. A cancellation cancels the deliveries too, and is raised.
 

@@ -38,6 +38,7 @@ from perdure.models.backlog.touches import patterns_of_paths
 from perdure.models.concurrency_limit import MIDDLE_PRIORITY, fairness_key, temporal_priority
 from perdure.models.delivery.decisions import Hold, parse_input
 from perdure.models.errors import InvalidRequest
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.rules.backlog import backlog_attach_refusal
 from perdure.models.rules.changes import change_refusal, end_idle_item, ended_reason, reopen_item
 from perdure.models.rules.dependencies import no_place_reason
@@ -48,11 +49,12 @@ from workflows.children import hold_signal
 from workflows.endings import failure_reason
 from workflows.items import Items
 from workflows.signal_origin import SignalOrigins
+from workflows.unknown_messages import UnknownMessages
 
 T = TypeVar("T")
 
 
-class BacklogInbox:
+class BacklogInbox(UnknownMessages):
     """Handles the messages that a backlog takes: updates `attach`, `add`, `edit`, `skip`, `retry`, `cancel_item`,
     `prioritise`; signals `hold`, `resume`, and those of its deliveries."""
 
@@ -329,6 +331,12 @@ class BacklogInbox:
             return extract(parse_input(shape, raw))  # type: ignore[type-var]
         except InvalidRequest:
             return ""
+
+    def note_message(self, note: str) -> None:
+        """Note in the state, for people, that a message did not count; beyond NOTES_KEPT notes it is dropped."""
+        if len(self.state.notes) < NOTES_KEPT:
+            self.state.notes += (shorten(note, 300),)
+            self._mark_changed("")
 
     def _mark_changed(self, answer: str) -> str:
         """Wake the backlog's loop, and return `answer` as it is."""

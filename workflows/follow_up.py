@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -11,6 +12,8 @@ from temporalio.exceptions import ActivityError
 from perdure.models.backlog.following import PullRequestState, StackedPullRequest, StackInput, StackState, StackToFollow
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
+from perdure.models.delivery.decisions import parse_input
+from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
 from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.rules.dependencies import retargets, stacked_items
@@ -18,6 +21,7 @@ from perdure.text import shell_word, shorten
 from workflows.endings import invalid_request, raise_if_cancelled
 from workflows.items import FORGE_RETRIES
 from workflows.publishing import FORGE_ATTEMPT
+from workflows.unknown_messages import UnknownMessages
 
 STACK_LOOK = timedelta(minutes=5)
 """Pause between looks at the open pull requests while items are built: whoever merges one deletes its branch soon
@@ -149,26 +153,37 @@ each pull request that is open."""
 
 
 @workflow.defn
-class Following:
+class Following(UnknownMessages):
     """Workflow that follows the stack which a backlog leaves when it ends; returns in one line what became of it."""
 
     @workflow.init
-    def __init__(self, stack_left: StackToFollow) -> None:
-        self.stack_left, self.state = stack_left, BacklogState.model_validate(stack_left.state)
+    def __init__(self, raw: Any = None, *extra_args: Any) -> None:
+        self.state, self._argument_error = BacklogState(), ""
+        stack_left = StackToFollow.model_construct(backlog="", backlog_request={}, state={})
+        try:
+            if extra_args:
+                raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
+            stack_left = parse_input(StackToFollow, raw)
+            self.state = parse_input(BacklogState, stack_left.state)
+        except InvalidRequest as error:
+            self._argument_error = error.what
+        self.stack_left = stack_left
         request = BacklogRequest.model_construct(
             repository=str(stack_left.backlog_request.get("repository", "")), land="stack"
         )
         self.stack = PullRequestStack(request, self.state, stack_left.backlog_request, stack_left.backlog)
 
     @workflow.run
-    async def run(self, stack_left: StackToFollow) -> str:
+    async def run(self, raw: Any = None, *extra_args: Any) -> str:
         """Look at the pull requests every FOLLOW_PAUSE, and move those whose base was merged, until none stands on
         another one or FOLLOW_TIME is over; return a line that says which. A long history continues in a new run.
 
-        Raises ApplicationError InvalidRequest when another workflow than the backlog has started it; CancelledError
-        when it is cancelled.
+        Raises ApplicationError InvalidRequest when another workflow than the backlog has started it, or the argument is
+        no StackToFollow; CancelledError when it is cancelled.
         """
-        parent = workflow.info().parent
+        parent, stack_left = workflow.info().parent, self.stack_left
+        if self._argument_error:
+            raise invalid_request(self._argument_error)
         if parent is None or parent.workflow_id != stack_left.backlog:
             raise invalid_request("a stack is followed for the backlog that has made it")
         until = stack_left.until or workflow.now() + FOLLOW_TIME

@@ -12,23 +12,31 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure.models.backlog.landing import LandingGranted
+from perdure.models.budget.treasury import BudgetGrant
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import AttemptWaits
 from perdure.models.rules.inbox import DeliveryAttached, Inbox, NotCounted, delivery_attach_refusal, delivery_attached
+from workflows.attempts import PlanAttempts
+from workflows.landing import Landing
 from workflows.step_runner import StepRunner
+from workflows.unknown_messages import UnknownMessages
 
 ATTACHES = 200
 """The number of times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need
 room."""
 
 
-class DeliveryInbox:
+class DeliveryInbox(UnknownMessages):
     """Handles the messages that a delivery takes: updates `attach`, `approve`, `reject`, `edit_plan`, `answer`,
-    `add_budget`; signals `say`, `hold`, `resume`, `rewind`, `decide`."""
+    `add_budget`; signals `say`, `hold`, `resume`, `rewind`, `decide`, and those of other workflows."""
 
     state: DeliveryState
     request: DeliveryRequest
     runner: StepRunner
+    landing: Landing
+    attempts: PlanAttempts
     _submission_error: ApplicationError | None = None
     _attach_count = 0
 
@@ -115,6 +123,23 @@ class DeliveryInbox:
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
     def decide(self, raw_decision: Any = None) -> None:
         Inbox(self.state, workflow.now()).receive_decision(raw_decision)
+        self.refresh_details()
+
+    @workflow.signal(description="Sent by the Treasury: what it grants of a shared budget, or why it does not")
+    def granted(self, answer: BudgetGrant) -> None:
+        self.runner.allowance.apply_grant(answer)
+
+    @workflow.signal(description="Sent by the backlog: its turn to land")
+    def landing_granted(self, grant: LandingGranted) -> None:
+        self.landing.record_grant(grant)
+
+    @workflow.signal(description="Sent by an attempt at the plan that waits for a person, or goes on")
+    async def attempt_waits(self, signal: AttemptWaits) -> None:
+        await self.attempts.record_wait(signal)
+
+    def note_message(self, note: str) -> None:
+        """Note in the state, for people, that a message did not count."""
+        Inbox(self.state).add_note(note)
         self.refresh_details()
 
     def refresh_details(self) -> None:

@@ -59,8 +59,6 @@ class Landing:
         self._last_signal_number = 0
         if (parent := runner.request.parent_delivery) is not None:
             runner.state.planning.kind = parent.kind
-        if runner.request.landing is not None:
-            workflow.set_signal_handler("landing_granted", self._record_grant)
 
     @property
     def _place(self) -> LandingPlace:
@@ -298,7 +296,7 @@ class Landing:
             return True
         return False
 
-    def _record_grant(self, grant: landing.LandingGranted) -> None:
+    def record_grant(self, grant: landing.LandingGranted) -> None:
         """Handle signal `landing_granted`: keep the grant."""
         self._grant = grant
 

@@ -23,6 +23,7 @@ from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, 
 from perdure.models.webui.details import escape_line
 from perdure.text import shorten
 from workflows.endings import invalid_request
+from workflows.unknown_messages import UnknownMessages
 
 NOTIFY_FOR_TIME = timedelta(days=1)
 """The time an address that does not answer is tried: over a night, or a receiver's day of maintenance."""
@@ -41,15 +42,17 @@ NOTIFY_RETRIES = RetryPolicy(
 
 
 @workflow.defn
-class Notification:
+class Notification(UnknownMessages):
     """Workflow that sends one notice to all who want to hear of it. A workflow of its own, because it may outlive the
     delivery."""
 
     @workflow.run
-    async def run(self, raw: Any = None) -> list[str]:
+    async def run(self, raw: Any = None, *extra_args: Any) -> list[str]:
         """Send the notice to every address that takes its event, all at once, and return the names of the addresses.
         Raises ApplicationError NotTold, which names each address that was not told and why; ApplicationError
         InvalidRequest when the argument is no notice."""
+        if extra_args:
+            raise invalid_request(f"not a notice: {1 + len(extra_args)} arguments")
         try:
             notice = Notice.model_validate(raw)
         except ValidationError as error:

@@ -19,6 +19,8 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.text import shorten
+from workflows.endings import invalid_request
+from workflows.unknown_messages import UnknownMessages
 
 TREASURY_TICK = timedelta(minutes=30)
 """Pause between looks for overdue reservations, while there are any: 5 events each time."""
@@ -29,13 +31,19 @@ for it."""
 
 
 @workflow.defn
-class Treasury:
+class Treasury(UnknownMessages):
     """Workflow that grants deliveries their reservations. It takes and answers by signals, because updates are limited
     to 10 at once and 2,000 a run."""
 
     @workflow.init
-    def __init__(self, table: treasury.TreasuryTable | None = None) -> None:
-        self.table = table or treasury.TreasuryTable()
+    def __init__(self, raw: Any = None, *extra_args: Any) -> None:
+        self.table, self._argument_error = treasury.TreasuryTable(), ""
+        try:
+            if extra_args:
+                raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
+            self.table = parse_input(treasury.TreasuryTable, raw)
+        except InvalidRequest as error:
+            self._argument_error = error.what
         if workflow.info().continued_run_id is None:  # whoever may start workflows may send any table
             self.table = treasury.TreasuryTable(previous=self.table.previous)
         self._granting = BudgetAllocator(self.table)
@@ -45,10 +53,15 @@ class Treasury:
         self._changed = self._is_looking = False
 
     @workflow.run
-    async def run(self, table: treasury.TreasuryTable | None = None) -> None:
+    async def run(self, raw: Any = None, *extra_args: Any) -> None:
         """Answer deliveries that ask for money, as far as their budgets have room, and settle reservations that nobody
         gives back. It never returns: a long history continues in a new run with the table. When the table names an
-        ended run before this one, that run's table is restored first."""
+        ended run before this one, that run's table is restored first.
+
+        Raises ApplicationError InvalidRequest when the argument is no TreasuryTable.
+        """
+        if self._argument_error:
+            raise invalid_request(self._argument_error)
         if self._early_signals is not None:
             await self._restore_table(self.table.previous)
         clock = asyncio.create_task(self._settle_overdue())

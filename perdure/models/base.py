@@ -60,6 +60,13 @@ class HistoryModel(LazyModel):
         }
 
 
+class SignalModel(HistoryModel):
+    """The argument of a signal that workflows of Perdure send each other. Any client can send one, too: what cannot be
+    read as one is ignored by the workflow that gets it, and no error."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 ContractHash = Annotated[str, Field(alias="policy")]
 """SHA-256 of the artifact that is a delivery's Contract. On the wire and in every history its name is `policy`, so that
 workers of different releases understand each other."""

@@ -13,13 +13,13 @@ from typing import Annotated
 from pydantic import Field
 
 from perdure.models.backlog.request import BacklogItem, LandingPlace
-from perdure.models.base import ContractHash, HistoryModel
+from perdure.models.base import ContractHash, HistoryModel, SignalModel
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import PullRequest
 from perdure.models.delivery.work import TestVerdict
 
 
-class LandingRequested(HistoryModel):
+class LandingRequested(SignalModel):
     """Signal `landing_asked`, delivery to backlog: it is tested and reviewed, and asks for the turn to land.
 
     seq  counted by the delivery, repeated by the grant; the same number twice counts once
@@ -31,7 +31,7 @@ class LandingRequested(HistoryModel):
     seq: int
 
 
-class LandingGranted(HistoryModel):
+class LandingGranted(SignalModel):
     """Signal `landing_granted`, backlog to delivery: it may land now, until it reports the end of its turn.
 
     seq    the number of the request that is granted
@@ -44,7 +44,7 @@ class LandingGranted(HistoryModel):
     check: dict[str, tuple[str, ...]] = {}
 
 
-class LandingEnded(HistoryModel):
+class LandingEnded(SignalModel):
     """Signal `landing_over`, delivery to backlog: the turn is given back.
 
     commit     what landed; empty: nothing did, and `reason` says why, in one line
@@ -61,7 +61,7 @@ class LandingEnded(HistoryModel):
     unchecked: tuple[str, ...] = ()
 
 
-class ItemWaits(HistoryModel):
+class ItemWaits(SignalModel):
     """Signal `item_waits`, delivery to backlog: it waits for a person, or no longer does.
 
     number            counted by the delivery; the backlog ignores one that is older than the newest it has received
@@ -82,7 +82,7 @@ class ItemWaits(HistoryModel):
     pending_decision: Annotated[PendingDecision | None, Field(alias="asked")] = None
 
 
-class ItemPlanned(HistoryModel):
+class ItemPlanned(SignalModel):
     """Signal `item_planned`, delivery to backlog: the files its plan names, as patterns (`touches`)."""
 
     item: str
@@ -90,7 +90,7 @@ class ItemPlanned(HistoryModel):
     touches: tuple[str, ...]
 
 
-class ItemForeseen(HistoryModel):
+class ItemForeseen(SignalModel):
     """Signal `item_foreseen`, delivery to backlog: the merge conflicts it expects with other open deliveries.
 
     conflicts  by key of the other delivery, the first path in conflict; empty: none is expected any more
@@ -101,7 +101,7 @@ class ItemForeseen(HistoryModel):
     conflicts: dict[str, str] = {}
 
 
-class ItemEnded(HistoryModel):
+class ItemEnded(SignalModel):
     """Signal `item_ended`, delivery to backlog: it has ended.
 
     run_id                the first run of its chain of runs

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from perdure.models.base import HistoryModel, LazyModel, UserInputModel
+from perdure.models.base import HistoryModel, LazyModel, SignalModel, UserInputModel
 from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import ADDED_MOST_USD
 
@@ -99,7 +99,7 @@ def matching_budgets(rules: Iterable[BudgetRule], repository: str, labels: Itera
     return {rule.name: rule.usd_per_day for rule in rules if rule.applies_to(repository, label_names)}
 
 
-class ReserveRequest(HistoryModel):
+class ReserveRequest(SignalModel):
     """Signal `reserve`: a delivery reports what it has paid, and asks to reserve more.
 
     delivery  the workflow's id; `key` and `queue`: its key, and the host that has its spend log
@@ -121,7 +121,7 @@ class ReserveRequest(HistoryModel):
     needs: float = 0.0
 
 
-class BudgetGrant(HistoryModel):
+class BudgetGrant(SignalModel):
     """Signal `granted`, the answer. The delivery may begin turns until it has paid `ceiling` dollars, before `until`.
 
     granted        by how much this answer has raised the ceiling
@@ -162,7 +162,7 @@ class BudgetReservation(HistoryModel):
         return BudgetReservation(seq=self.seq, answered=self.seq, booked=max(self.booked, self.reported_usd))
 
 
-class TreasuryRules(HistoryModel):
+class TreasuryRules(SignalModel):
     """Signal `rules`: a worker has started whose configuration has these rules; name → dollars a day."""
 
     rules: dict[str, float]

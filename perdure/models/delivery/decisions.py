@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from perdure.models.backlog.request import BacklogItem
-from perdure.models.base import HistoryModel, UserInputModel, json_type_name, require_number
+from perdure.models.base import HistoryModel, SignalModel, UserInputModel, json_type_name, require_number
 from perdure.models.config.repository import Duration
 from perdure.models.delivery.request import describe_invalid_field
 from perdure.models.errors import InvalidRequest
@@ -147,7 +147,7 @@ class DecisionRecord(HistoryModel):
         )
 
 
-class UserMessage(HistoryModel):
+class UserMessage(SignalModel):
     """A person's message for the next turn.
 
     id        a second message of the same id does not count
@@ -326,7 +326,7 @@ class StoredText(HistoryModel):
     sha256: str
 
 
-T = TypeVar("T", bound=UserInputModel)
+T = TypeVar("T", bound=BaseModel)
 
 
 def parse_input(model: type[T], raw: Any) -> T:

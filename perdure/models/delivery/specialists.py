@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.models.base import ContractHash, HistoryModel, UserInputModel
+from perdure.models.base import ContractHash, HistoryModel, SignalModel, UserInputModel
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.limits import NAME_CHARS
 
@@ -37,7 +37,7 @@ class ParentDelivery(UserInputModel):
     tokens: int = Field(default=0, ge=0)
 
 
-class BudgetIncrease(HistoryModel):
+class BudgetIncrease(SignalModel):
     """An increase of a delivery's budget while its children run. Its backlog of tasks gets it as signal `more`.
 
     number         counted by the delivery, so that each increase counts once

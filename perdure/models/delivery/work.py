@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.models.base import ContractHash, HistoryModel
+from perdure.models.base import ContractHash, HistoryModel, SignalModel
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.checks.report import Severity
 from perdure.models.delivery.decisions import Gate
@@ -420,7 +420,7 @@ class TakeAttemptInput(HistoryModel):
     attempt: int = 1
 
 
-class AttemptWaits(HistoryModel):
+class AttemptWaits(SignalModel):
     """Signal `attempt_waits`, attempt to delivery: it waits for a person, or no longer does.
 
     number       of the attempt

@@ -136,9 +136,9 @@ class Inbox:
             self.apply_decision(signal.update, signal.payload)
             late = decisions.DecisionRecord(verdict=VERDICTS[signal.update], by=decision.by)
             if earlier is not None and (earlier.verdict, earlier.by) != (late.verdict, late.by):
-                self._add_note(f"{late.description} came too late: {earlier.description}")
+                self.add_note(f"{late.description} came too late: {earlier.description}")
         except (InvalidRequest, NotCounted) as error:
-            self._add_note(f"a decision did not count: {error}")
+            self.add_note(f"a decision did not count: {error}")
 
     def receive_message(self, raw: Any) -> None:
         """Record a message for the next turn; one whose id came before is ignored.
@@ -150,14 +150,14 @@ class Inbox:
         try:
             message = decisions.parse_input(decisions.Say, raw)
         except InvalidRequest as error:
-            self._add_note(f"words were not understood: {error.what}")
+            self.add_note(f"words were not understood: {error.what}")
             return
         if message.id in state.messages.ids:
             return
         texts = [*(pending.text for pending in state.messages.pending), message.text]
         if sum(len(text.encode()) for text in texts) > UNREAD_BYTES_KEPT:
             waiting, shown = len(state.messages.pending), shorten(message.text, 60)
-            self._add_note(f"words did not fit behind {waiting} that no turn has read yet: {shown}")
+            self.add_note(f"words did not fit behind {waiting} that no turn has read yet: {shown}")
             return
         state.messages.count += 1
         state.messages.ids = (*state.messages.ids, message.id)[-MESSAGE_IDS_KEPT:] if message.id else state.messages.ids
@@ -197,7 +197,7 @@ class Inbox:
         try:
             request = decisions.parse_input(decisions.Rewind, raw)
         except InvalidRequest as error:
-            self._add_note(f"a rewind was not understood: {error.what}")
+            self.add_note(f"a rewind was not understood: {error.what}")
             return None
         if request.from_run == run_id:
             state.gates.rewinding_to = request.to or "an earlier turn"
@@ -215,7 +215,7 @@ class Inbox:
             state.prepared = state.prepared.with_changes({"agents": agents}, contract=request.policy)
         return request.since
 
-    def _add_note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Add a note for people to the state, cut at 300 characters; beyond NOTES_KEPT notes it is dropped."""
         if len(self.state.notes) < NOTES_KEPT:
             self.state.notes += (shorten(text, 300),)
