@@ -28,6 +28,7 @@ from perdure.client.server.view import RunDescription, describe_run, find_accept
 from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
+from perdure.models.base import read_as
 from perdure.models.delivery.request import request_proof
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW, stack_workflow_id
@@ -138,8 +139,9 @@ class Backlog:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
                 raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
-            if isinstance(cause, ApplicationError) and cause.details:
-                return BacklogProgress.model_validate(cause.details[0])
+            details = cause.details if isinstance(cause, ApplicationError) else ()
+            if (progress := read_as(BacklogProgress, next(iter(details), None))) is not None:
+                return progress
             if (status := (await self.describe()).status) in _CUT_OFF:
                 return (await self._query_progress()).as_cut_off(_CUT_OFF[status])
             failure = cause.cause if isinstance(cause, ActivityError) and cause.cause is not None else cause

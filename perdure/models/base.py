@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic_core import PydanticSerializationError
 
 Json = dict[str, Any]
@@ -70,6 +70,18 @@ class SignalModel(HistoryModel):
 ContractHash = Annotated[str, Field(alias="policy")]
 """SHA-256 of the artifact that is a delivery's Contract. On the wire and in every history its name is `policy`, so that
 workers of different releases understand each other."""
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_as(model: type[_Model], value: object) -> _Model | None:
+    """Return what some client has stored (memo, request, result, signal) as an object of this model, or None where it
+    is none: anybody may have written it."""
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None
 
 
 class PublishedModel(LazyModel):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from perdure.client import Delivery
+from perdure.models.base import read_as
 from perdure.models.delivery.comparison import (
     ComparedDelivery,
     ComparedFile,
@@ -47,7 +48,7 @@ def compared_delivery_of(report: DeliveryReport, request: dict[str, object]) -> 
     """
     usage = report.usage
     files = parse_patch(report.diff)
-    forked = ForkedFrom.model_validate(request["forked"]) if request.get("forked") else None
+    forked = read_as(ForkedFrom, request.get("forked"))
     forked = None if forked is not None and forked.attempt else forked
     return ComparedDelivery(
         delivery_id=report.delivery_id,

@@ -21,6 +21,7 @@ from perdure.client.history.runs import read_history, read_request, unread_messa
 from perdure.client.server.calls import query_workflow, run_on_host
 from perdure.client.server.view import RunDescription, describe_run, find_accepted_run, find_workflow, has_pollers
 from perdure.client.submit import start_workflow
+from perdure.models.base import read_as
 from perdure.models.delivery.request import parse_request
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.delivery.state import DeliveryState, Progress, retry_request
@@ -96,7 +97,7 @@ class Delivery(Decisions):
                 then = "the work goes on then" if described.running else "then the same again"
                 raise NoWorker("no worker answers", where=self.id, consequence=then) from None
             request = parse_request(await self.request())
-            state = DeliveryState.model_validate(described.resume.state).as_ended()
+            state = (read_as(DeliveryState, described.resume.state) or DeliveryState()).as_ended()
             return progress_of(state, request, self.id, described.run_id)
 
     async def result(self) -> DeliveryResult:
@@ -114,8 +115,9 @@ class Delivery(Decisions):
             raise
         except WorkflowFailureError as error:
             cause = error.cause
-            if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
-                return DeliveryResult.model_validate(cause.details[0])
+            details = cause.details if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" else ()
+            if (result := read_as(DeliveryResult, next(iter(details), None))) is not None:
+                return result
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
                 raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
             if isinstance(cause, CancelledError):
@@ -139,7 +141,8 @@ class Delivery(Decisions):
         """
         described = await self.describe()
         request = parse_request(await self.request())
-        state = DeliveryState.model_validate(described.resume.state if described.resume else {}).as_ended()
+        stored_state = described.resume.state if described.resume else {}
+        state = (read_as(DeliveryState, stored_state) or DeliveryState()).as_ended()
         state.status = state.status or Status.CANCELLED
         return result_of(state, request, self.id, described.run_id)
 

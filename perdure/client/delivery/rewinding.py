@@ -28,6 +28,7 @@ from perdure.client.history.fold import RunHistory
 from perdure.client.history.runs import read_run, read_runs
 from perdure.client.server.view import RunDescription
 from perdure.client.submit import start_workflow
+from perdure.models.base import read_as
 from perdure.models.delivery.decisions import Rewind, Say, UserMessage, parse_input
 from perdure.models.delivery.request import ForkedFrom, ResumePoint, RewindTargetResult, parse_request, request_proof
 from perdure.models.delivery.result import Receipt
@@ -299,8 +300,7 @@ async def fork(
     try:
         await start_workflow(delivery.client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
     except WorkflowAlreadyStartedError:
-        existing = (await sibling.request()).get("forked")
-        if not existing or ForkedFrom.model_validate(existing) != origin:
+        if read_as(ForkedFrom, (await sibling.request()).get("forked")) != origin:
             raise BadInput(f"{id} is another delivery", where="--id", fix="choose another name") from None
         return Fork(sibling, origin, existed=True)
     return Fork(sibling, origin)
@@ -315,7 +315,7 @@ def _fork_origin(
     origin are added. The cost is None where that of any turn is not known.
     """
     assert state.prepared is not None
-    own_origin = ForkedFrom.model_validate(request["forked"]) if request.get("forked") else None
+    own_origin = read_as(ForkedFrom, request.get("forked"))
     if own_origin and own_origin.attempt:
         own_origin = None  # the plan before it is its delivery's, who counts it
     costs = [earlier_turn.cost_usd for earlier_turn in earlier_turns] + ([own_origin.usd] if own_origin else [])

@@ -13,6 +13,7 @@ from perdure.client.history.fold import ActivityRecord, RunHistory
 from perdure.client.history.runs import read_runs
 from perdure.client.history.state import apply_activity, steps_of, turn_result_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
+from perdure.models.base import read_as
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.delivery.request import ResumePoint, RewindTargetInput, RewindTargetResult
 from perdure.models.delivery.state import DeliveryState, parse_resume_state
@@ -134,6 +135,13 @@ def parse_turn_place(place: str) -> TurnRecord | None:
     return TurnRecord(match["step"], int(match["attempt"] or 1), int(match["turn"] or 1), datetime.now(UTC))
 
 
+def _messages_of(act: ActivityRecord) -> tuple[UserMessage, ...]:
+    """Return the messages that a turn was given."""
+    given = act.input.get("messages")
+    messages = (read_as(UserMessage, message) for message in given) if isinstance(given, list) else ()
+    return tuple(message for message in messages if message is not None)
+
+
 def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     """Build a delivery's state as a turn began, from its run's history, for another run that begins with that turn.
 
@@ -142,9 +150,8 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     read are left out, except answers to what the agent had asked. Raises BadInput when nothing was prepared before that
     turn.
     """
-    state = (
-        parse_resume_state(ResumePoint.model_validate(run_history.resume)) if run_history.resume else DeliveryState()
-    )
+    resume_point = read_as(ResumePoint, run_history.resume)
+    state = parse_resume_state(resume_point) if resume_point is not None else DeliveryState()
     name = turn.step, turn.attempt, turn.turn
     turn_activity = [
         act for act in run_history.activities.values() if (act.activity, max(act.attempt, 1), act.turn) == name
@@ -156,8 +163,7 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     ]
     for act in before:
         if act.result is not None:
-            messages = act.input.get("messages") or ()
-            state.messages.pending = tuple(UserMessage.model_validate(message) for message in messages)
+            state.messages.pending = _messages_of(act)
             apply_activity(state, act, branch=bool(run_history.request.get("branch")))
     # A step that was in the middle is recorded as done: what follows has another record.
     finished_steps = [
@@ -166,7 +172,7 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     ]
     if state.prepared is None:
         raise BadInput("nothing is prepared before that turn", where=turn.place)
-    messages = tuple(UserMessage.model_validate(record) for record in turn_activity.input.get("messages") or ())
+    messages = _messages_of(turn_activity)
     approved = (
         state.planning.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.decisions.gates
     )  # or it had not begun

@@ -129,7 +129,7 @@ def _turn_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[Eve
 
     A review that ended well yields `review`, with its counts by severity, before that.
     """
-    usage, spend = (result.get(name) or {} for name in ("usage", "spend"))
+    usage, spend = _object_of(result, "usage"), _object_of(result, "spend")
     yield _activity_draft(
         act,
         EventType.ACTIVITY,
@@ -139,11 +139,11 @@ def _turn_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[Eve
         spent_usd=spend.get("usd", 0.0),
         waited_s=result.get("waited_s", 0.0),
     )
-    if question := result.get("question"):
+    if question := _object_of(result, "question"):
         yield _activity_draft(act, EventType.QUESTION, **question)
-    if (outcome := result.get("outcome")) is None:
+    if not (outcome := _object_of(result, "outcome")):
         return
-    summary, data = str(outcome.get("summary", "")), outcome.get("data") or {}
+    summary, data = str(outcome.get("summary", "")), _object_of(outcome, "data")
     ending = str(outcome.get("ending", "done"))
     if act.activity == Step.REVIEW and ending == "done":
         counts = {name: data.get(name, 0) for name in ("blocker", "tech_debt", "skippable")}
@@ -156,13 +156,18 @@ def _pick_fields(**fields: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]
     return lambda result: {name: result.get(name, empty) for name, empty in fields.items()}
 
 
+def _object_of(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a field that is a JSON object; empty where it is none."""
+    return value if isinstance(value := result.get(name), dict) else {}
+
+
 def _pull_request_data(result: Mapping[str, Any]) -> dict[str, Any]:
-    made = result.get("pull_request") or {}
+    made = _object_of(result, "pull_request")
     return {"url": made.get("url"), "number": made.get("number"), "draft": made.get("draft", False)}
 
 
 def _receipt_data(result: Mapping[str, Any]) -> dict[str, Any]:
-    receipt = result.get("receipt") or {}
+    receipt = _object_of(result, "receipt")
     return {name: receipt.get(name, 0) for name in ("worker_deaths", "turns_redone", "replies_paid_twice")}
 
 
@@ -237,9 +242,9 @@ class _Stream:
         """
         if self.is_backlog:
             return self.id, None
-        landing = self.run_history.request.get("landing")
-        origin = landing if isinstance(landing, dict) else {}
-        return origin.get("backlog") or None, origin.get("item") or None
+        origin = _object_of(self.run_history.request, "landing")
+        backlog, item = (value if isinstance(value := origin.get(name), str) else "" for name in ("backlog", "item"))
+        return backlog or None, item or None
 
     def _drafts_of(self, record: HistoryRecord) -> Iterator[EventDraft]:
         """Apply a record to the run, and yield the events that it means."""
@@ -286,7 +291,8 @@ class _Stream:
         pending = fields["asked"] if isinstance(fields["asked"], dict) else {}
         if pending or self.gate_open:
             data = {name: pending.get(name, empty) for name, empty in (("gate", ""), ("of", ""), ("words", ""))}
-            yield EventDraft(EventType.GATE, {**data, "options": list(pending.get("options", ())) if pending else []})
+            options = pending.get("options")
+            yield EventDraft(EventType.GATE, {**data, "options": options if isinstance(options, list) else []})
         self.gate_open = bool(pending)
 
     def _signal_draft(self, signal: SignalReceived) -> EventDraft:

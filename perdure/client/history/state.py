@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.client.history.fold import ActivityRecord, DeliveryHistory
+from perdure.models.base import read_as
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery import fold
 from perdure.models.delivery.request import DeliveryRequest, parse_request
@@ -99,9 +100,7 @@ def _record_changes(
 
 def turn_result_of(act: ActivityRecord) -> TurnResult:
     """Return the result of a turn; an empty one before it has any, and of a shape that this release does not know."""
-    with suppress(ValidationError):
-        return TurnResult.model_validate(act.result or {"checkpoint": "", "summary": ""})
-    return TurnResult(checkpoint="", summary="")
+    return read_as(TurnResult, act.result) or TurnResult(checkpoint="", summary="")
 
 
 def state_of(past: DeliveryHistory) -> DeliveryState:
@@ -111,10 +110,7 @@ def state_of(past: DeliveryHistory) -> DeliveryState:
     Usage is counted from nothing, over all runs. A state at the beginning that cannot be parsed is left out.
     """
     resume = past.request.get("resume")
-    try:
-        state = DeliveryState.model_validate(resume.get("state", {}) if isinstance(resume, dict) else {})
-    except ValidationError:
-        state = DeliveryState()
+    state = read_as(DeliveryState, resume.get("state", {}) if isinstance(resume, dict) else {}) or DeliveryState()
     state.spending.usage = Usage()  # every turn of every run is counted below
     for act in past.activities:
         with suppress(ValidationError):

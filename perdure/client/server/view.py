@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.models.base import read_as
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
@@ -176,8 +178,7 @@ async def _is_refused(client: Client, execution: WorkflowExecutionDescription) -
 
 async def describe_run(execution: WorkflowExecutionDescription) -> RunDescription:
     """Convert the SDK's description of a run to ours, with its memo and its pending activities decoded."""
-    memo = await execution.memo()
-    resume, pending_decision = memo.get(RESUME), memo.get(ASKED)
+    memo = await _read_memo(execution)
     return RunDescription(
         status=execution.status or WorkflowExecutionStatus.RUNNING,
         run_id=execution.run_id,
@@ -189,8 +190,8 @@ async def describe_run(execution: WorkflowExecutionDescription) -> RunDescriptio
                 for p in execution.raw_description.pending_activities
             ]
         ),
-        resume=ResumePoint.model_validate(resume) if resume else None,
-        pending_decision=PendingDecision.model_validate(pending_decision) if pending_decision else None,
+        resume=read_as(ResumePoint, memo.get(RESUME)),
+        pending_decision=read_as(PendingDecision, memo.get(ASKED)),
         outcome=list_entry_of(execution).status,
         events=execution.history_length,
     )
@@ -198,8 +199,15 @@ async def describe_run(execution: WorkflowExecutionDescription) -> RunDescriptio
 
 async def pending_decision_of(execution: WorkflowExecution) -> PendingDecision | None:
     """Return the decision that a listed run waits for, from its memo; None where it waits for none or has ended."""
-    pending_decision = (await execution.memo()).get(ASKED) if execution.close_time is None else None
-    return PendingDecision.model_validate(pending_decision) if pending_decision else None
+    return read_as(PendingDecision, (await _read_memo(execution)).get(ASKED)) if execution.close_time is None else None
+
+
+async def _read_memo(execution: WorkflowExecution | WorkflowExecutionDescription) -> Mapping[str, Any]:
+    """Return the memo of a run; empty where it cannot be decoded, as one that others have encrypted."""
+    try:
+        return await execution.memo()
+    except (ValueError, RuntimeError):
+        return {}
 
 
 def list_entry_of(execution: WorkflowExecution, pending_decision: PendingDecision | None = None) -> ListEntry:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, field_serializer
 
 from perdure.models.backlog.request import BacklogItem
-from perdure.models.base import LazyModel
+from perdure.models.base import LazyModel, read_as
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.budget.treasury import BudgetReservation
 from perdure.models.delivery.decisions import DecisionRecord, GateVerdict, PendingDecision, Question, UserMessage
@@ -457,7 +457,9 @@ def retry_request(request: dict[str, Any], resume_point: ResumePoint | None) -> 
     resume_point  from the memo of the run that ended; None: it was terminated, and the retry begins where that run
                   began; a request that began anew is then returned as it is
     """
-    earlier_point = ResumePoint.model_validate(request["resume"]) if "resume" in request else None
+    earlier_point = read_as(ResumePoint, request.get("resume"))
+    if earlier_point is None and request.get("resume") is not None:
+        raise InvalidRequest("resume: is no point that a run has left")
     if (point := resume_point or earlier_point) is None:
         return request
     state = parse_resume_state(point).for_retry().model_dump(mode="json", exclude_defaults=True)
