@@ -26,7 +26,7 @@ from perdure.models.budget.treasury import ReserveRequest
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import DECISION_MODELS
-from tests.deliveries import ADelivery, at, playing
+from tests.deliveries import ADelivery, Script, at, playing
 from tests.waiting import patient
 from workflows import WORKFLOWS, Backlog, Delivery, Following, Notification, Treasury
 
@@ -211,3 +211,30 @@ def test_no_signal_between_workflows_brings_a_number_that_json_cannot_hold() -> 
     text = '{"delivery": "d", "seq": 1, "settled": NaN, "booked": 0, "rules": {}, "key": "k", "queue": "q"}'
     with pytest.raises(ValidationError, match="finite"):
         ReserveRequest.model_validate_json(text)
+
+
+@pytest.mark.timeout(120)
+async def test_a_delivery_that_is_started_with_any_state_to_go_on_from_fails_no_task(
+    client: Client, fresh: str, script: Script
+) -> None:
+    states: list[dict[str, Any]] = [
+        {},
+        {"head": "h", "tested": "h"},
+        {"status": "delivered"},
+        {"planning": {"plan": "p"}, "steps": [{"step": "plan", "attempt": 1, "started_at": "x"}]},
+        {"gates": {"pending_decision": {"gate": "plan", "of": "x", "words": "w"}}},
+        {"children": {"ids": ["a", "b"]}, "tasks": {}, "landing": {"landed_commit": "c"}},
+        {"budget": {"reservation": {"seq": 3, "until": "2026-01-01T00:00:00Z"}}},
+    ]
+    async with playing(client, script, within=100):
+        for number, (state, continued) in enumerate((state, flag) for state in states for flag in (True, False)):
+            resume = {"run_id": "r", "state": state, "continued": continued}
+            request = {"repository": "/r", "request": "Add sub", "resume": resume}
+            id = f"{fresh}-{number}"
+            handle = await client.start_workflow("Delivery", request, id=id, task_queue=TASK_QUEUE)
+            await handle.query("progress")
+            await handle.cancel()
+            with pytest.raises(WorkflowFailureError):
+                async with asyncio.timeout(patient(20)):
+                    await handle.result()
+            assert await failed_tasks(handle) == [], resume
