@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -29,11 +30,11 @@ from workflows.endings import failure_reason
 from workflows.items import FORGE_RETRIES, Items
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 
-DeliverySignal = LandingRequested | LandingEnded | ItemWaits | ItemPlanned | ItemForeseen | ItemEnded
-S = TypeVar("S", bound=DeliverySignal)
+S = TypeVar("S", bound=LandingRequested | LandingEnded | ItemWaits | ItemPlanned | ItemForeseen | ItemEnded)
 
 
-class PendingSignal(NamedTuple):
+@dataclass(frozen=True)
+class PendingSignal:
     """A signal that is not recorded yet. `record` does that; `after`: the last event that an earlier one can be."""
 
     claim: SignalClaim

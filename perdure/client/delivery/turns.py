@@ -137,8 +137,8 @@ def parse_turn_place(place: str) -> TurnRecord | None:
 
 def _messages_of(act: ActivityRecord) -> tuple[UserMessage, ...]:
     """Return the messages that a turn was given."""
-    given = act.input.get("messages")
-    messages = (read_as(UserMessage, message) for message in given) if isinstance(given, list) else ()
+    raw_messages = act.input.get("messages")
+    messages = (read_as(UserMessage, raw) for raw in raw_messages) if isinstance(raw_messages, list) else ()
     return tuple(message for message in messages if message is not None)
 
 
