@@ -220,7 +220,10 @@ def test_a_worker_changes_what_a_rule_is_and_an_older_delivery_does_not() -> Non
     ask(it, "d")
     assert it.table.rules["label:team-a"].usd_per_day == 50.0
     assert it.handle_request(ReserveRequest(delivery="x", seq=1, rules={}, settled=0), NOON) is None
-    assert it.handle_request(ReserveRequest(delivery="x", seq=1, rules={"n": float("nan")}, settled=0), NOON) is None
+    nonsense = ReserveRequest(delivery="x", seq=1, rules={}, settled=0).model_copy(
+        update={"rules": {"n": float("nan")}}
+    )
+    assert it.handle_request(nonsense, NOON) is None
     assert "x" not in it.table.leases
 
 

@@ -39,8 +39,10 @@ _BETWEEN = (
     "item_foreseen",
     "said",
     "more",
+    "granted",
+    "attempt_waits",
 )
-"""Signals between a backlog and its deliveries, which nobody else sends."""
+"""Signals between workflows of ours, which nobody else sends."""
 
 BY_NAME = {shape.name: shape for shape in SHAPES}
 each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.name))
