@@ -10,9 +10,7 @@ from typing import Any
 import temporalio.client
 import temporalio.worker
 from pydantic import ValidationError
-from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
@@ -27,9 +25,8 @@ Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interc
 
 
 def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
-    """Return the plugin for `Client.connect(plugins=[…])`: data converter, workflow sandbox, interceptors that fit
-    the arguments of messages to their handlers and make a workflow's current details when somebody looks at them, and
-    `interceptors`.
+    """Return the plugin for `Client.connect(plugins=[…])`: data converter, workflow sandbox, one that fits messages
+    to their handlers, and `interceptors`.
 
     A worker inherits it from its client; a Replayer is given it again. Models and workflows hold no state and pass
     through the workflow sandbox, so that loading them once serves every run (docs/adr/0014).
@@ -38,7 +35,7 @@ def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
         "perdure",
         data_converter=_converter,
         workflow_runner=_runner,
-        interceptors=[MessageInterceptor(), _CurrentDetailsInterceptor(), *interceptors],
+        interceptors=[MessageInterceptor(), *interceptors],
     )
 
 
@@ -76,27 +73,6 @@ class Understanding(PydanticPayloadConverter):
 def _summarize_error(error: Exception) -> str:
     message = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
     return one_line(message)
-
-
-class _CurrentDetailsInterceptor(temporalio.worker.Interceptor):
-    """Answers a query for a workflow's metadata with current details made at that moment, by the workflow's method
-    `shown`."""
-
-    def workflow_interceptor_class(
-        self, input: temporalio.worker.WorkflowInterceptorClassInput
-    ) -> type[temporalio.worker.WorkflowInboundInterceptor] | None:
-        return _CurrentDetailsInbound
-
-
-class _CurrentDetailsInbound(temporalio.worker.WorkflowInboundInterceptor):
-    async def handle_query(self, input: temporalio.worker.HandleQueryInput) -> Any:
-        """Answer a query. When it is the one for metadata, current details are empty and the workflow has a method
-        `shown`, put the text it returns there."""
-        answer = await super().handle_query(input)
-        make_details = getattr(workflow.instance(), "shown", None)
-        if make_details is not None and isinstance(answer, WorkflowMetadata) and not answer.current_details:
-            answer.current_details = make_details()
-        return answer
 
 
 def _runner(runner: WorkflowRunner | None) -> WorkflowRunner:

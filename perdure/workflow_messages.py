@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import temporalio.worker
 from pydantic import BaseModel
 from temporalio import workflow
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.base import UnreadableValue
@@ -21,7 +22,8 @@ from perdure.text import format_count
 
 
 class MessageInterceptor(temporalio.worker.Interceptor):
-    """An interceptor that fits the arguments of messages to their handlers."""
+    """An interceptor that fits the arguments of messages to their handlers, and makes a workflow's current details when
+    somebody looks at them."""
 
     def workflow_interceptor_class(
         self, input: temporalio.worker.WorkflowInterceptorClassInput
@@ -55,10 +57,16 @@ class _MessageInbound(temporalio.worker.WorkflowInboundInterceptor):
         super().handle_update_validator(input)
 
     async def handle_query(self, input: temporalio.worker.HandleQueryInput) -> Any:
-        """Answer a query, whatever its arguments: no query here takes any, and the SDK's own take none."""
+        """Answer a query, whatever its arguments: no query here takes any, and the SDK's own take none. When it is the
+        one for metadata, current details are empty and the workflow has a method `shown`, put the text it returns
+        there."""
         if workflow.get_query_handler(input.query) is not None:
             input.args = []
-        return await super().handle_query(input)
+        answer = await super().handle_query(input)
+        make_details = getattr(workflow.instance(), "shown", None)
+        if make_details is not None and isinstance(answer, WorkflowMetadata) and not answer.current_details:
+            answer.current_details = make_details()
+        return answer
 
 
 def fit_arguments(name: str, args: Sequence[Any]) -> tuple[list[Any], int]:

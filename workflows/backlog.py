@@ -37,6 +37,7 @@ from workflows.endings import (
     invalid_request,
     is_cancellation,
     raise_if_cancelled,
+    require_no_more,
 )
 from workflows.follow_up import PullRequestStack, stack_to_follow
 from workflows.forwarding import DecisionForwarder, TaskMessages
@@ -67,8 +68,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         self.state_verified = raw_state is None
         self.submission_error: ApplicationError | None = None
         try:
-            if extra_args:
-                raise InvalidRequest(f"expected one JSON object, got {2 + len(extra_args)} arguments")
+            require_no_more(extra_args, taken=2)
             if raw_state is not None:
                 self.state = parse_input(BacklogState, raw_state)
             self.request = self._parse_request(raw, is_continued=raw_state is not None)

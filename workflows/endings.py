@@ -184,14 +184,19 @@ def check_parent(request: DeliveryRequest) -> None:
         raise error
 
 
+def require_no_more(extra_args: tuple[Any, ...], *, taken: int = 1) -> None:
+    """Raise InvalidRequest when a workflow was started with more arguments than the `taken` that it takes."""
+    if extra_args:
+        raise InvalidRequest(f"expected one JSON object, got {taken + len(extra_args)} arguments")
+
+
 def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
     """Parse a request, and return it with the state that the delivery begins from: that of the delivery it resumes, or
     an empty one. Raises ApplicationError InvalidRequest, which names the bad field, for a request that is not valid or
     more than one argument; also when the parent workflow of a plan's task is not the backlog of that plan's tasks, or
     that of an attempt is not its delivery."""
     try:
-        if extra_args:
-            raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
+        require_no_more(extra_args)
         request = parse_request(raw)
         state = parse_resume_state(request.resume) if request.resume else DeliveryState()
     except InvalidRequest as error:

@@ -18,7 +18,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.rules.dependencies import retargets, stacked_items
 from perdure.text import shell_word, shorten
-from workflows.endings import invalid_request, raise_if_cancelled
+from workflows.endings import invalid_request, raise_if_cancelled, require_no_more
 from workflows.items import FORGE_RETRIES
 from workflows.publishing import FORGE_ATTEMPT
 from workflows.unknown_messages import UnknownMessages
@@ -161,8 +161,7 @@ class Following(UnknownMessages):
         self.state, self._argument_error = BacklogState(), ""
         stack_left = StackToFollow.model_construct(backlog="", backlog_request={}, state={})
         try:
-            if extra_args:
-                raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
+            require_no_more(extra_args)
             stack_left = parse_input(StackToFollow, raw)
             self.state = parse_input(BacklogState, stack_left.state)
         except InvalidRequest as error:

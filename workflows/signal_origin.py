@@ -85,11 +85,11 @@ class SignalOrigins:
         signals, self._pending = self._pending, []
         for signal, reason in zip(signals, await _find_problems(signals), strict=True):
             if reason:
-                self._ignore(signal, reason)
+                self._note_ignored(signal, reason)
             else:
                 signal.record()
 
-    def _ignore(self, signal: PendingSignal, reason: str) -> None:
+    def _note_ignored(self, signal: PendingSignal, reason: str) -> None:
         """Add a note on a signal that changes nothing, unless there is one; have the delivery looked up: a reset of the
         backlog takes the sender from a signal."""
         state = self._items.state

@@ -19,7 +19,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.text import shorten
-from workflows.endings import invalid_request
+from workflows.endings import invalid_request, require_no_more
 from workflows.unknown_messages import UnknownMessages
 
 TREASURY_TICK = timedelta(minutes=30)
@@ -39,8 +39,7 @@ class Treasury(UnknownMessages):
     def __init__(self, raw: Any = None, *extra_args: Any) -> None:
         self.table, self._argument_error = treasury.TreasuryTable(), ""
         try:
-            if extra_args:
-                raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
+            require_no_more(extra_args)
             self.table = parse_input(treasury.TreasuryTable, raw)
         except InvalidRequest as error:
             self._argument_error = error.what

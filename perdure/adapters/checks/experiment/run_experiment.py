@@ -475,8 +475,7 @@ class _CommandTrial:
 
         Only these tests are run where the runner can select them, and each fails by the error of a stubbed function or
         passes that way on the change as it is (a test that needs another one before it does not); else the whole
-        command. Raises SandboxUnavailable, WorkCutOff or
-        Superseded when a run does.
+        command. Raises SandboxUnavailable, WorkCutOff or Superseded when a run does.
         """
         layout = await in_thread(self._commits.stubbed_layout)
         if layout is None:
