@@ -85,7 +85,7 @@ fmt: $(READY) ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-schema: $(READY) ## write docs/schema and the TypeScript types from the models
+schema: $(READY) ## write docs/schema and the types in Go, Java and TypeScript from the models
 	@$(BIN)/python -m schemas
 
 replay: $(READY) ## replay the kept histories against today's workflows

@@ -14,12 +14,18 @@ from perdure.models.base import HistoryModel, UserInputModel
 from perdure.models.limits import MESSAGE_BYTES, PLACE_CHARS, REQUEST_BYTES
 from schemas.catalogue import SHAPES, PublishedShape
 from schemas.describe import parse_docstring
+from schemas.golang import build_go
 from schemas.guide import build_guide
-from schemas.typescript import build_declarations
+from schemas.java import build_java
+from schemas.simplify import collect_types, simplify_schema
+from schemas.typescript import build_typescript
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ISSUE = r"^\s*(#?[1-9][0-9]{0,9}|[hH][tT][tT][pP][sS]?://[^/\s]+/[^/\s]+/[^/\s]+/[iI][sS][sS][uU][eE][sS]/[1-9][0-9]{0,9}([/?#].*)?)\s*$"
+
+_ISSUE_NUMBERS = {"minimum": 1, "maximum": 9_999_999_999}
+"""Those that an issue can be named by (IssueName): ten digits at most."""
 
 _WINDOW = r"^\s*[0-9]{1,2}:[0-9]{2} *[-–] *[0-9]{1,2}:[0-9]{2}( +\S{1,60})?\s*$"
 
@@ -28,9 +34,9 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("DeliveryRequest", "request"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "plan"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "config"): {"maxLength": REQUEST_BYTES},
-    ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
+    ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE, **_ISSUE_NUMBERS},
     ("BacklogItem", "request"): {"maxLength": REQUEST_BYTES},
-    ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
+    ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE, **_ISSUE_NUMBERS},
     ("BacklogRequest", "config"): {"maxLength": REQUEST_BYTES},
     ("BacklogRequest", "window"): {"pattern": _WINDOW},
     ("BacklogRequest", "issues"): {"pattern": r"^\s*(label|milestone|search):.*\S"},
@@ -42,32 +48,46 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("Decide", "update"): {"enum": ["approve", "reject", "edit_plan", "answer", "add_budget"]},
 }
 
-# Rules about several fields, which no field alone can state.
+# Names of the enumerations that are no class of their own: where one has none, each generator of types finds another.
+ENUM_NAMES: dict[tuple[str, str], str] = {
+    ("DeliveryRequest", "gates"): "RequestGate",
+    ("BacklogRequest", "gates"): "RequestGate",
+    ("BacklogRequest", "land"): "LandingMode",
+    ("BacklogRequest", "overlap"): "OverlapRule",
+    ("BacklogItem", "decompose"): "DecomposeMode",
+    ("LandingPlace", "decompose"): "DecomposeMode",
+    ("Decide", "update"): "DecisionUpdate",
+    ("WebhookMessage", "event"): "NoticeEvent",
+}
+
+# Rules about several fields, which no field alone can state. As a condition, since of alternatives generators of types
+# make a type each.
 WHOLE: dict[str, dict[str, Any]] = {
     "DeliveryRequest": {
-        "anyOf": [
-            {"required": ["request"], "properties": {"request": {"pattern": r"\S"}}},
-            {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
-            {
-                "required": ["branch", "phases"],
-                "properties": {"branch": {"type": "string"}, "phases": {"type": "array", "minItems": 1}},
-            },
-        ]
+        "if": {
+            "anyOf": [
+                {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+                {
+                    "required": ["branch", "phases"],
+                    "properties": {"branch": {"type": "string"}, "phases": {"type": "array", "minItems": 1}},
+                },
+            ]
+        },
+        "else": {"required": ["request"], "properties": {"request": {"pattern": r"\S"}}},
     },
     "BacklogItem": {
         "required": [],
-        "anyOf": [
-            {"required": ["id", "request"], "properties": {"request": {"pattern": r"\S"}}},
-            {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
-        ],
+        "if": {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+        "else": {"required": ["id", "request"], "properties": {"request": {"pattern": r"\S"}}},
     },
     "BacklogRequest": {
-        "anyOf": [
-            {"required": ["items"], "properties": {"items": {"minItems": 1}}},
-            {"required": ["issues"], "properties": {"issues": {"type": "string"}}},
-        ]
+        "if": {"required": ["issues"], "properties": {"issues": {"type": "string"}}},
+        "else": {"required": ["items"], "properties": {"items": {"minItems": 1}}},
     },
-    "AddBudget": {"anyOf": [{"required": ["usd"]}, {"required": ["tokens"]}, {"required": ["time"]}]},
+    "AddBudget": {
+        "if": {"anyOf": [{"required": ["tokens"]}, {"required": ["time"]}]},
+        "else": {"required": ["usd"]},
+    },
 }
 
 
@@ -98,6 +118,9 @@ class _SchemaGenerator(GenerateJsonSchema):
             if name in fields and "description" not in value:
                 value["description"] = fields[name]
             _tighten(value, STRICTER.get((cls.__name__, name), {}))
+            for part in (value, value.get("items", {}), *value.get("anyOf", ())):
+                if "enum" in part and (cls.__name__, name) in ENUM_NAMES:
+                    part["title"] = ENUM_NAMES[cls.__name__, name]
         if not self.sent:
             result.pop("additionalProperties", None)
             if not issubclass(cls, HistoryModel | UserInputModel):
@@ -126,9 +149,11 @@ def _to_json_terms(text: str) -> str:
 
 
 def _tighten(value: dict[str, Any], keywords: dict[str, Any]) -> None:
-    """Add keywords to a field that is a string, or to the string among its alternatives."""
-    for place in [part for part in value.get("anyOf", [value]) if part.get("type") == "string"]:
-        place.update(keywords)
+    """Add keywords to a field that is a string, or to the string among its alternatives, and bounds to an integer."""
+    for part in value.get("anyOf", [value]):
+        of_numbers = part.get("type") == "integer"
+        if of_numbers or part.get("type") == "string":
+            part.update({key: keywords[key] for key in keywords if (key in ("minimum", "maximum")) is of_numbers})
 
 
 FIRST_KEYS = ("$schema", "title", "description", "type", "enum", "const", "properties", "items", "required")
@@ -160,7 +185,8 @@ def build_schema(shape: PublishedShape) -> dict[str, Any]:
     """Build one shape's schema: dialect, title, description, properties, examples, definitions."""
     generator = _SchemaGenerator if shape.sent else _OutputSchemaGenerator
     model_schema = shape.model.model_json_schema(mode="validation", schema_generator=generator)
-    ordered: dict[str, Any] = _order_keys({"$schema": DIALECT, **model_schema, "examples": shape.examples()})
+    simple = simplify_schema(model_schema)
+    ordered: dict[str, Any] = _order_keys({"$schema": DIALECT, **simple, "examples": shape.examples()})
     return ordered
 
 
@@ -169,7 +195,10 @@ def build_files() -> dict[str, str]:
     schemas = {shape.name: build_schema(shape) for shape in SHAPES}
     texts = {f"docs/schema/{name}.json": _to_json_text(value) for name, value in schemas.items()}
     texts["docs/schema/README.md"] = build_guide(SHAPES)
-    texts["examples/typescript/perdure.ts"] = build_declarations(schemas)
+    types = collect_types(list(schemas.values()))
+    texts["examples/typescript/perdure.ts"] = build_typescript(types)
+    texts["examples/clients/go/perdure/types.go"] = build_go(types)
+    texts["examples/clients/java/src/main/java/perdure/Types.java"] = build_java(types)
     return texts
 
 

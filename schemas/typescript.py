@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from schemas.simplify import is_nullable, list_types
+
 HEAD = """\
 // What a delivery takes and gives, as in docs/schema. Made by `make schema`: do not edit.
 // A field that may be left out has a question mark; null is null.
 """
 
 
-def build_declarations(schemas: dict[str, dict[str, Any]]) -> str:
-    """Build a TypeScript file with one exported type for every shape and definition; equal names are the same type."""
-    types: dict[str, str] = {}
-    for schema in schemas.values():
-        for name, value in [(schema["title"], schema), *schema.get("$defs", {}).items()]:
-            types.setdefault(name, _type_declaration(name, value))
-    return "\n".join([HEAD, *types.values()])
+def build_typescript(types: dict[str, dict[str, Any]]) -> str:
+    """Build a TypeScript file with one exported type for every object and enumeration."""
+    return "\n".join([HEAD, *(_type_declaration(name, value) for name, value in types.items())])
 
 
 def _type_declaration(name: str, value: dict[str, Any]) -> str:
-    """Return the exported interface of an object's schema, or a type alias for another schema."""
+    """Return the exported interface of an object's schema, or a type alias for an enumeration."""
     lines = _doc_comment(value.get("description"), "")
-    if "properties" not in value:
-        body = _type_expression(value) if value.get("type") != "object" else "Record<string, never>"
-        return "\n".join([*lines, f"export type {name} = {body};", ""])
+    if "enum" in value:
+        words = " | ".join(json.dumps(word) for word in value["enum"] if word is not None)
+        return "\n".join([*lines, f"export type {name} = {words};", ""])
+    if not value["properties"]:
+        return "\n".join([*lines, f"export type {name} = Record<string, never>;", ""])
     lines.append(f"export interface {name} {{")
     required = value.get("required", ())
     for key, field in value["properties"].items():
@@ -48,13 +48,15 @@ def _type_expression(value: dict[str, Any]) -> str:
     """Return the TypeScript expression for a schema's type; `unknown` where there is no equivalent."""
     if "$ref" in value:
         return str(value["$ref"]).removeprefix("#/$defs/")
-    if "enum" in value:
-        return " | ".join(json.dumps(word) for word in value["enum"])
     if "const" in value:
         return json.dumps(value["const"])
-    if "anyOf" in value:
-        return " | ".join(_type_expression(part) for part in value["anyOf"])
-    match value.get("type"):
+    names = [value["title"]] if "title" in value else [_plain_type(name, value) for name in list_types(value)]
+    return " | ".join([*names, *(["null"] if is_nullable(value) else [])]) or "unknown"
+
+
+def _plain_type(name: str, value: dict[str, Any]) -> str:
+    """Return the TypeScript expression for one of the types that a schema lists."""
+    match name:
         case "array" if "prefixItems" in value:
             return f"[{', '.join(_type_expression(part) for part in value['prefixItems'])}]"
         case "array":
@@ -65,6 +67,4 @@ def _type_expression(value: dict[str, Any]) -> str:
             return f"Record<string, {_type_expression(values) if isinstance(values, dict) else 'unknown'}>"
         case "integer" | "number":
             return "number"
-        case "string" | "boolean" | "null" as plain:
-            return str(plain)
-    return "unknown"
+    return name

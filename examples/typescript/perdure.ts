@@ -12,7 +12,7 @@ export interface DeliveryRequest {
   /** which of plan, build, test, review, ship; default: the repository's setting, else all */
   phases?: Phase[] | null;
   /** before which of plan, pull_request a person decides; beside those of the repository's settings. Phase plan, or phase ship or `push`, has to be selected */
-  gates?: ("plan" | "pull_request")[];
+  gates?: RequestGate[];
   /** may lower the configured budget, and raise it up to the host's limit */
   budget_usd?: number | null;
   /** the same for tokens, read and written together; there is no limit unless one is configured */
@@ -22,7 +22,7 @@ export interface DeliveryRequest {
   /** put on the pull request, beside those of the settings; a budget may be shared by label. Together at most 1,800 bytes, as JSON in ASCII */
   labels?: string[];
   /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
-  issue?: number | string | null;
+  issue?: string | number | null;
   /** an existing branch to work on instead of starting from the base */
   branch?: string | null;
   /** a plan in Markdown, used instead of making one */
@@ -30,7 +30,7 @@ export interface DeliveryRequest {
   /** the request itself is about tests */
   allow_test_changes?: boolean;
   /** whether red tests and blockers are mended (default), or only reported */
-  fix?: boolean;
+  fix?: boolean | null;
   /** push the branch's new commits although no pull request is asked for */
   push?: boolean;
   /** of this shape: 1 */
@@ -57,38 +57,27 @@ export interface DeliveryRequest {
   forked?: ForkedFrom | null;
 }
 
-/** The turn of another delivery before which a sibling begins, with that turn's files and conversation. */
-export interface ForkedFrom {
-  /** the other one's workflow id */
-  delivery: string;
-  /** its turn, `implement:4` */
-  at: string;
-  /** what that turn began with */
-  checkpoint: string;
-  /** of the host that has it */
-  queue: string;
-  /** the newest commit by then, empty: there was none */
-  head?: string;
-  /** its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none */
-  attempt?: number;
-  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
-  turns?: number;
-  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
-  usd?: number | null;
-}
-
-/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and opens a pull request of its own; into `branch` where the branch it began from is gone by then. */
+/** set by a backlog: its change lands there, instead of a pull request */
 export interface LandingPlace {
+  /** its workflow id */
   backlog: string;
   item: string;
+  /** the integration branch, into which it goes where the branch it began from is gone by then */
   branch: string;
+  /** the item's, its agents are told */
   role?: string;
-  decompose?: "ask" | "go" | null;
+  /** it lands nothing, but says which items it consists of (BacklogItem) */
+  decompose?: DecomposeMode | null;
+  /** it is a task of that delivery, and lands in its vault */
   within?: ParentDelivery | null;
+  /** it is one of a stack, and opens a pull request of its own */
   ships?: boolean;
 }
 
-/** In the landing place of a task: the delivery whose plan it is of, which alone begins it. */
+/** it lands nothing, but says which items it consists of (BacklogItem) */
+export type DecomposeMode = "ask" | "go";
+
+/** it is a task of that delivery, and lands in its vault */
 export interface ParentDelivery {
   /** its key */
   delivery: string;
@@ -108,23 +97,46 @@ export interface ParentDelivery {
   tokens?: number;
 }
 
+/** set by `perdure retry`: go on where another run ended */
+export interface ResumePoint {
+  run_id: string;
+  /** in the shape of `DeliveryState` */
+  state: Record<string, unknown>;
+  /** the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again */
+  continued?: boolean;
+  /** the turn that it went back to, where it did */
+  rewound?: string;
+  /** the words and the model with which */
+  asked?: Record<string, string>;
+}
+
+/** set by `perdure fork`: the turn of another delivery before which this one begins */
+export interface ForkedFrom {
+  /** the other one's workflow id */
+  delivery: string;
+  /** its turn, `implement:4` */
+  at: string;
+  /** what that turn began with */
+  checkpoint: string;
+  /** of the host that has it */
+  queue: string;
+  /** the newest commit by then, empty: there was none */
+  head?: string;
+  /** its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none */
+  attempt?: number;
+  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
+  turns?: number;
+  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
+  usd?: number | null;
+}
+
 /**
  * A part of a delivery that a user can select, skip or run alone; `land` comes in the place of `ship` where it is
  * part of a backlog, and is never selected.
  */
 export type Phase = "plan" | "build" | "test" | "review" | "ship" | "land";
 
-/**
- * The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
- * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: `DeliveryState`. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did; `asked`: the words and the model with which.
- */
-export interface ResumePoint {
-  run_id: string;
-  state: Record<string, unknown>;
-  continued?: boolean;
-  rewound?: string;
-  asked?: Record<string, string>;
-}
+export type RequestGate = "plan" | "pull_request";
 
 /** Let it go on as it is. `note` is kept with the decision. */
 export interface Approve {
@@ -137,11 +149,7 @@ export interface Approve {
   note?: string;
 }
 
-/**
- * A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
- * `deaths`: whether work that was cut off again and again is tried once more; `landing`: whether a change that could
- * not land, twice, is mended once more; `items`: whether a large request consists of these items.
- */
+/** likewise, by its kind */
 export type Gate = "plan" | "items" | "tests" | "pull_request" | "budget" | "question" | "deaths" | "landing";
 
 /** `note` says why: it is what planning or fixing goes back with. */
@@ -205,8 +213,7 @@ export interface Hold {
 }
 
 /** Go on after a hold. */
-export interface Resume {
-}
+export type Resume = Record<string, never>;
 
 /** A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset makes forgets what was said and held before, and hears `text`. */
 export interface Rewind {
@@ -231,9 +238,11 @@ export interface Rewind {
 
 /** A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an `id`, must be in `said`, so that it counts once however often and by whatever way it comes. */
 export interface Decide {
-  update: "approve" | "reject" | "edit_plan" | "answer" | "add_budget";
+  update: DecisionUpdate;
   said: Record<string, unknown>;
 }
+
+export type DecisionUpdate = "approve" | "reject" | "edit_plan" | "answer" | "add_budget";
 
 /** Many requests that shall land on one integration branch. */
 export interface BacklogRequest {
@@ -247,7 +256,7 @@ export interface BacklogRequest {
   /** the integration branch; default: `perdure/<backlog id>` */
   branch?: string | null;
   /** branch: one integration branch, one pull request at the end; stack: a pull request for each item, into the branch of the one it depends on */
-  land?: "branch" | "stack";
+  land?: LandingMode;
   /** deliveries at once */
   parallel?: number;
   /** the most all of them may spend together; left out: each has its own budget only */
@@ -255,13 +264,13 @@ export interface BacklogRequest {
   /** hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00 Europe/Berlin"; left out: always */
   window?: string | null;
   /** wait: items whose `touches` meet are built one after the other; build: at the same time */
-  overlap?: "wait" | "build";
+  overlap?: OverlapRule;
   /** as in a delivery's request, for each item that says nothing else */
   attempts?: number | null;
   /** as in a delivery's request, for each item that says nothing else */
   after_red?: boolean | null;
   /** as in a delivery's request, for each of them */
-  gates?: ("plan" | "pull_request")[];
+  gates?: RequestGate[];
   /** as in a delivery's request, for each of them */
   questions?: boolean | null;
   /** as in a delivery's request, for each of them */
@@ -286,7 +295,7 @@ export interface BacklogItem {
   /** what is wanted, in words; may be left out where an issue says it all */
   request?: string;
   /** an open issue of the repository: 14, "#14" or its address */
-  issue?: number | string | null;
+  issue?: string | number | null;
   /** higher goes first among those that are ready; -100 to 100 */
   priority?: number;
   /** put on its delivery, and counted with those of the backlog */
@@ -306,8 +315,12 @@ export interface BacklogItem {
   /** as in a delivery's request; left out: as the backlog's */
   after_red?: boolean | null;
   /** it is too large for one delivery: a planning step makes items of it, which take its place. ask: a person approves or edits them first (gate `items`); go: they begin at once */
-  decompose?: "ask" | "go" | null;
+  decompose?: DecomposeMode | null;
 }
+
+export type LandingMode = "branch" | "stack";
+
+export type OverlapRule = "wait" | "build";
 
 /** Updates `add` and `edit`: the whole item. */
 export interface AddItem {
@@ -406,6 +419,7 @@ export interface DeliveryResult {
   run_id: string;
   spec_version: number;
   status: Status;
+  /** The reason a delivery is `not_delivered`. */
   reason: Reason | null;
   message: string;
   repository: string;
@@ -427,6 +441,16 @@ export interface DeliveryResult {
   next: string[];
   unread: string[];
   decisions: DecisionMade[];
+}
+
+/** The reason a delivery is `not_delivered`. */
+export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused";
+
+export interface PullRequest {
+  number: number;
+  url: string;
+  title: string;
+  draft: boolean;
 }
 
 /** The end of one attempt, the same whatever its worker survived on the way. */
@@ -461,16 +485,6 @@ export interface DecisionMade {
   by: string;
   note: string;
 }
-
-export interface PullRequest {
-  number: number;
-  url: string;
-  title: string;
-  draft: boolean;
-}
-
-/** The reason a delivery is `not_delivered`. */
-export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused";
 
 /** The record of what the delivery survived. */
 export interface Receipt {
@@ -647,6 +661,7 @@ export interface Progress {
   spend: Spend;
   pull_request: PullRequest | null;
   waiting: string;
+  /** The one thing a delivery waits for. */
   asked: PendingDecision | null;
   unread: number;
   held: string;
@@ -670,6 +685,7 @@ export interface PendingDecision {
   since: string;
   /** when it ends by itself, null: never */
   expires?: string | null;
+  /** An agent's question. `why`: what depends on the answer. */
   question?: Question | null;
   /** which verdicts are open: the names of the updates to send */
   options?: string[];
@@ -772,7 +788,7 @@ export interface WebhookMessage {
   /** of this shape: fields are added within it, none changes its meaning */
   version: 1;
   /** waiting (for approval: of a plan, of tests or of a pull request; with gate null, for a day's budget), question, budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant */
-  event: "waiting" | "question" | "budget" | "reminder" | "ended" | "test";
+  event: NoticeEvent;
   /** the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too */
   id: string;
   /** when it happened, RFC 3339 */
@@ -820,6 +836,8 @@ export interface Links {
   pull_request: string | null;
 }
 
+export type NoticeEvent = "waiting" | "question" | "budget" | "reminder" | "ended" | "test";
+
 /** The answer of the plan step: fixed sections, kept as an artifact and shown in the pull request. */
 export interface Plan {
   /** imperative, at most 60 characters, no prefix; becomes commit and pull request title */
@@ -832,9 +850,6 @@ export interface Plan {
   validation: string[];
 }
 
-/** The kind of engineer a task is for. */
-export type Role = "backend" | "frontend" | "test";
-
 export interface Task {
   title: string;
   details: string;
@@ -845,6 +860,9 @@ export interface Task {
   /** numbers of the tasks, from 1, that must be done before it */
   depends_on?: number[];
 }
+
+/** who it is for; null where everybody could do it as well */
+export type Role = "backend" | "frontend" | "test";
 
 /** The results of all test commands on one tree, those first that decide against it. */
 export interface TestReport {
@@ -865,8 +883,22 @@ export interface TestReport {
   experiment: Experiment | null;
 }
 
-/** Of a command that did not pass: what the base commit says about it. */
-export type BaseComparison = "new" | "known" | "undecidable";
+/** the change tried beside its own green tests; null: they were not green, or there is no base */
+export interface Experiment {
+  base: string;
+  change: string;
+  /** the name of the base, for people */
+  branch: string;
+  /** paths of the test side that differ */
+  touched: string[];
+  /** the request itself is about tests: tests of the base may be taken away */
+  allowed: boolean;
+  /** the request asks for something to be removed: tests of the base that went with it are changed promises, for the reviewer to justify with its words */
+  removes: boolean;
+  /** why nothing was tried at all; empty: it was */
+  skipped: string;
+  commands: CommandExperiment[];
+}
 
 /** Of canaries, tests that always fail: each was reported red; one was not; nobody could be asked. */
 export type CanaryOutcome = "caught" | "missed" | "not_asked";
@@ -939,22 +971,8 @@ export interface CommandResult {
   cases: TestCase[];
 }
 
-/** The findings of running the change from `base` to `change`, beside its own green tests. */
-export interface Experiment {
-  base: string;
-  change: string;
-  /** the name of the base, for people */
-  branch: string;
-  /** paths of the test side that differ */
-  touched: string[];
-  /** the request itself is about tests: tests of the base may be taken away */
-  allowed: boolean;
-  /** the request asks for something to be removed: tests of the base that went with it are changed promises, for the reviewer to justify with its words */
-  removes: boolean;
-  /** why nothing was tried at all; empty: it was */
-  skipped: string;
-  commands: CommandExperiment[];
-}
+/** new: something in it did not fail on the base; known: it failed there in the same tests and ended so; undecidable: red there and here, and no report says in what. null: it passed, or no base is known */
+export type BaseComparison = "new" | "known" | "undecidable";
 
 /** A test of the base that fails on the change, where a test of its name passes with the change's own tests. */
 export interface Promise {

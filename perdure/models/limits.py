@@ -205,6 +205,9 @@ PRIORITY_MOST = 100
 USD_LEAST, USD_MOST, TOKENS_MOST = 0.01, 100_000, 10**12
 """Of a delivery's budget, and of what is added to it in one step: more is a slip of the finger."""
 
+INTEGER_MOST = 2**53 - 1
+"""Of any whole number that is sent or read: programs whose numbers are doubles would round a larger one."""
+
 ADDED_MOST_USD = 1_000_000
 """The most that is added to a day's budget in one step: as much as such a budget may be."""
 

@@ -254,10 +254,15 @@ class BacklogRequest(UserInputModel):
 
 
 class LandingPlace(UserInputModel):
-    """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
-    branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of
-    (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and
-    opens a pull request of its own; into `branch` where the branch it began from is gone by then."""
+    """In a delivery's request: the backlog that it lands for.
+
+    backlog    its workflow id
+    branch     the integration branch, into which it goes where the branch it began from is gone by then
+    role       the item's, its agents are told
+    decompose  it lands nothing, but says which items it consists of (BacklogItem)
+    within     it is a task of that delivery, and lands in its vault
+    ships      it is one of a stack, and opens a pull request of its own
+    """
 
     backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
     item: str = Field(min_length=1, max_length=NAME_CHARS)

@@ -81,10 +81,12 @@ class RewindTargetResult(HistoryModel):
 class ResumePoint(HistoryModel):
     """The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
 
-    It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`:
-    `DeliveryState`. `continued`: the same delivery goes on in a new run because its history grew
-    long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did;
-    `asked`: the words and the model with which.
+    It is kept in the memo `resume` of every run that ended without delivering.
+
+    state      in the shape of `DeliveryState`
+    continued  the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no
+               count begins again
+    rewound    the turn that it went back to, where it did; asked: the words and the model with which
     """
 
     run_id: str
@@ -152,7 +154,8 @@ class DeliveryRequest(UserInputModel):
     branch: Name | None = None
     plan: str | None = None
     allow_test_changes: bool = False
-    fix: bool = True
+    # As a type that has null: where it has none, programs in Go leave out what is false.
+    fix: bool = Field(default=True, json_schema_extra={"type": ["boolean", "null"]})
     push: bool = False
     spec_version: int = Field(default=1, ge=1, le=1)
     model: Name | None = None
