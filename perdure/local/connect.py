@@ -41,7 +41,7 @@ HEARTBEAT_THROTTLE = timedelta(seconds=1)
 HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
 """The interval at which a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""
 
-_DEFAULT_ADDRESS = "localhost:7233"
+DEFAULT_ADDRESS = "localhost:7233"
 _CLOUD_ADDRESS = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
 """Addresses of Temporal Cloud: of a namespace, and of a region."""
 
@@ -117,7 +117,7 @@ async def _open_client(
 
     Raises TemporalUnreachable, with `fix` as the advice, on a timeout and on every error of the SDK.
     """
-    address = config.get("target_host") or _DEFAULT_ADDRESS
+    address = config.get("target_host") or DEFAULT_ADDRESS
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
             return await Client.connect(

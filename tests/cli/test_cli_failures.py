@@ -414,7 +414,9 @@ def test_an_unreachable_temporal_server_is_exit_3(cli: Cli) -> None:
     refused(cli, "show", "x", says="Temporal", fix="TEMPORAL_ADDRESS", code=3, TEMPORAL_ADDRESS=away)
 
 
-@pytest.mark.parametrize("command", [["show"], ["list"], ["watch"], ["cancel", "x"], ["logs"], ["server", "status"]])
+@pytest.mark.parametrize(
+    "command", [["show"], ["list"], ["watch"], ["cancel", "x"], ["logs"], ["server", "status"], ["address"]]
+)
 def test_a_server_that_does_not_run_is_exit_3_and_is_not_started(nowhere: Cli, command: list[str]) -> None:
     refused(nowhere, *command, says="not running", fix="perdure up --detach", code=3)
 

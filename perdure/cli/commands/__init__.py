@@ -23,6 +23,9 @@ PANELS: dict[str, tuple[str, ...]] = {
         *("steer:cancel", "schedules:schedules"),
     ),
     HOST: ("host:up", "host:down", "host:doctor", "host:agents", "host:gc", "host:config"),
-    ADVANCED: ("advanced:worker", "advanced:rehearse", "advanced:temporal", "advanced:server"),
+    ADVANCED: (
+        *("advanced:worker", "advanced:rehearse"),
+        *("advanced:address", "advanced:temporal", "advanced:server"),
+    ),
 }
 """The commands of each panel in the order of `perdure --help`, as `module:object` of this package."""

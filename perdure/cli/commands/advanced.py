@@ -44,6 +44,12 @@ def rehearse(
     """Play a model: a Messages API server that answers from a screenplay. Point ANTHROPIC_BASE_URL at it."""
 
 
+@runs("perdure.cli.host.server:address")
+def address() -> None:
+    """Print the address of the Temporal server that this command line uses, for programs of your own; exit code 3 when
+    the embedded one does not run: TEMPORAL_ADDRESS=$(perdure address) go run ."""
+
+
 @runs(
     "perdure.cli.host.server:temporal",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},

@@ -1,4 +1,5 @@
-"""The embedded Temporal server: `perdure server`; its Web UI, `perdure ui`; its command line, `perdure temporal`."""
+"""The embedded Temporal server: `perdure server`; its address, `perdure address`; its Web UI, `perdure ui`; its command
+line, `perdure temporal`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import typer
 from perdure.adapters.system.home import Home
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
-from perdure.local.connect import UI_VARIABLE, embedded_environment, external_server_config, web_ui_url
+from perdure.local.connect import DEFAULT_ADDRESS, UI_VARIABLE, embedded_environment, external_server_config, web_ui_url
 from perdure.local.page import page_address
 from perdure.local.places import temporal_binary
 from perdure.local.server import ServerInfo, ensure_server, find_server, stop_server
@@ -22,12 +23,12 @@ from perdure.secrets import environment, is_secret
 
 def start(port: int | None, ui_port: int | None) -> None:
     """Start it in the background."""
-    _print_server(run_coroutine(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
+    _print_server(run_coroutine(ensure_server(Home.find(), port=port, ui_port=ui_port, say=Screen().say)))
 
 
 def stop() -> None:
     """End it; nothing is lost."""
-    print("Temporal ended" if run_coroutine(stop_server(_home())) else "Temporal was not running")
+    print("Temporal ended" if run_coroutine(stop_server(Home.find())) else "Temporal was not running")
 
 
 def status(json: bool) -> None:
@@ -35,14 +36,22 @@ def status(json: bool) -> None:
 
     Raises TemporalUnreachable (exit code 3) when it does not run or does not answer.
     """
-    home, screen = _home(), Screen(json=json)
-    info = run_coroutine(find_server(home))
-    if info is None:
-        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+    info, screen = _running_server(), Screen(json=json)
     if json:
         screen.print_json({name: value for name, value in asdict(info).items() if name != "started"})
     else:
         _print_server(info)
+
+
+def address() -> None:
+    """Print the address of the Temporal server that commands connect to: the one that TEMPORAL_* variables or a profile
+    name, whether it answers or not, else the embedded one.
+
+    Raises TemporalUnreachable (exit code 3) when the embedded one does not run or does not answer, and BadInput when
+    the configuration cannot be read.
+    """
+    external = external_server_config()
+    print(_running_server().address if external is None else external.get("target_host") or DEFAULT_ADDRESS, flush=True)
 
 
 def ui(show: bool) -> None:
@@ -53,14 +62,14 @@ def ui(show: bool) -> None:
     and PERDURE_UI_URL does not say where its Web UI is.
     """
 
-    home = _home()
+    home = Home.find()
     web_ui = run_coroutine(web_ui_url(home))
     if not web_ui and external_server_config() is not None:
         raise PerdureError(
             "where the Web UI of that Temporal server is, it does not say", fix=f"export {UI_VARIABLE}=https://…"
         )
     if not web_ui:
-        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+        raise _not_running(home)
     print(web_ui, flush=True)
     if page_url := page_address(home):
         print(f"page {page_url}", flush=True)
@@ -80,18 +89,23 @@ def temporal(context: typer.Context) -> None:
     binary, env = str(temporal_binary()), passed_variables
     needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
     if needs_server and external_server_config() is None:
-        home = _home()
-        running = run_coroutine(find_server(home))
-        if running is None:
-            raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+        running = _running_server()
         # As variables, not as options: an --address among the arguments still wins, whatever the subcommand.
         env = embedded_environment(env) | {"TEMPORAL_ADDRESS": running.address, "TEMPORAL_NAMESPACE": running.namespace}
     sys.stdout.flush()
     os.execve(binary, [binary, *context.args], env)  # noqa: S606 - this process becomes it
 
 
-def _home() -> Home:
-    return Home.find()
+def _running_server() -> ServerInfo:
+    """Return this home's embedded server. Raises TemporalUnreachable when it does not run or does not answer."""
+    home = Home.find()
+    if (info := run_coroutine(find_server(home))) is None:
+        raise _not_running(home)
+    return info
+
+
+def _not_running(home: Home) -> TemporalUnreachable:
+    return TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
 
 
 def _print_server(info: ServerInfo) -> None:

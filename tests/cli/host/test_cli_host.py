@@ -22,11 +22,13 @@ from perdure.cli.host import doctor
 from perdure.cli.look.watch import WATCH_LOST_S, DeliveryWatcher
 from perdure.local.connect import NO_WORKER, WORKER_RESTARTS, WORKER_STARTING, adapt_no_worker_error, no_worker_reason
 from perdure.local.places import Places
+from perdure.local.server import find_server
 from perdure.models.errors import BadInput, NoWorker
 from perdure.models.limits import WATCH_SILENCE_S
 from tests.adapters.agents.preset_fixtures import preset, program
 from tests.cli.conftest import Cli
 from tests.engine import git
+from tests.temporal_server import joined
 
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "top", "diff", "logs", "events", "turns", "report"),
@@ -34,7 +36,7 @@ COMMANDS = (
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "fork", "retry", "cancel"),
     *("up", "down", "doctor", "agents", "gc", "config"),
 )
-ADVANCED = ("server", "worker", "temporal", "rehearse")
+ADVANCED = ("server", "worker", "address", "temporal", "rehearse")
 
 
 def shown(help: str) -> set[str]:
@@ -453,3 +455,13 @@ def test_doctor_says_that_nobody_has_the_name_in_perdure_agent(cli: Cli, tmp_pat
     env = able(cli, tmp_path, PERDURE_AGENT="clade-code")
     found = [one for one in json.loads(cli("doctor", "--json", **env).out) if one["name"] == "agents"]
     assert (found[0]["mark"], found[0]["text"]) == ("✗", "no agent is called 'clade-code'")
+
+
+async def test_programs_are_told_where_the_server_listens(cli: Cli) -> None:
+    async with joined(Home(cli.home)):
+        server = await find_server(Home(cli.home))
+        assert server is not None
+        ran = cli("address")
+        assert (ran.code, ran.out, ran.err) == (0, f"{server.address}\n", "")
+    elsewhere = cli("address", TEMPORAL_ADDRESS="temporal.example.com:7233")
+    assert (elsewhere.code, elsewhere.out) == (0, "temporal.example.com:7233\n")

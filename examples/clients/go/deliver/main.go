@@ -1,0 +1,79 @@
+// Start a delivery or attach to it, approve its plan, print what came of it; or cancel it. Exit code 1: nothing did.
+// deliver ID '{"repository": "https://…", "request": "…", "gates": ["plan"]}' | deliver ID cancel
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	enums "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/temporal"
+)
+
+func main() {
+	ctx, id, request := context.Background(), os.Args[1], os.Args[2]
+	c := must(client.Dial(envconfig.MustLoadDefaultClientOptions())) // TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
+	if request == "cancel" {
+		check(c.CancelWorkflow(ctx, id, ""))
+	} else {
+		start(ctx, c, id, json.RawMessage(request))
+		follow(ctx, c, id)
+	}
+	var result struct{ Status, Reason, Message, Branch string }
+	err := c.GetWorkflow(ctx, id, "").Get(ctx, &result)
+	if failure := new(temporal.ApplicationError); errors.As(err, &failure) && failure.Type() == "NotDelivered" {
+		check(failure.Details(&result)) // the same object
+		log.Fatalf("%s %s: %s", result.Status, result.Reason, result.Message)
+	}
+	check(err) // InvalidRequest, or cancelled
+	fmt.Println(result.Status, result.Branch)
+}
+
+func start(ctx context.Context, c client.Client, id string, request json.RawMessage) {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // nobody answers without a worker: it is recorded, once
+	defer stop()
+	var there struct{ Repository, Request string } // of the delivery that was there already, where one was: compare
+	check(must(c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{ID: id, TaskQueue: "perdure",
+			WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,  // it runs: attach
+			WorkflowIDReusePolicy:    enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, // it has ended: not a second time
+		}, "Delivery", request),
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: "attach", UpdateID: "attach", Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
+	})).Get(ctx, &there)) // a bad request is an InvalidRequest, which names the field
+	fmt.Println("attached", id, there.Repository, there.Request)
+}
+
+func follow(ctx context.Context, c client.Client, id string) {
+	var progress struct {
+		Status, Phase string
+		Asked         *struct{ Gate, Of string }
+	}
+	for shown := "-"; progress.Status == "" || progress.Status == "running"; time.Sleep(300 * time.Millisecond) {
+		check(must(c.QueryWorkflow(ctx, id, "", "progress")).Get(&progress))
+		if asked := progress.Asked; asked != nil && asked.Gate == "plan" {
+			check(c.SignalWorkflow(ctx, id, "", "say", map[string]string{"id": "note-1", "text": "Mind the sign"}))
+			check(must(c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: id, UpdateName: "approve",
+				Args: []any{map[string]string{"of": asked.Of}}, WaitForStage: client.WorkflowUpdateStageCompleted})).Get(ctx, nil))
+			fmt.Println("approved", asked.Of)
+		}
+		if progress.Phase != shown {
+			shown = progress.Phase
+			fmt.Println("phase", shown)
+		}
+	}
+}
+
+func must[T any](value T, err error) T { check(err); return value }
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
