@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +87,9 @@ fmt: $(READY) ## format the code and fix what can be fixed
 
 schema: $(READY) ## write docs/schema and the types in Go, Java and TypeScript from the models
 	@$(BIN)/python -m schemas
+
+types: $(READY) ## build and use the types that usual generators make of docs/schema, and ours (go, npm, mvn; four minutes)
+	@$(PYTEST) -q --no-header -m "slow or story" tests/schemas $(ARGS)
 
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)

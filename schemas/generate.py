@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from perdure.models.base import HistoryModel, UserInputModel
+from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.limits import MESSAGE_BYTES, PLACE_CHARS, REQUEST_BYTES
 from schemas.catalogue import SHAPES, PublishedShape
 from schemas.describe import parse_docstring
@@ -91,6 +92,10 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
+WRITTEN_WHOLE = (Spend, Usage)
+"""Models kept in history, without fields at their default there, that are published with all their fields."""
+
+
 class _SchemaGenerator(GenerateJsonSchema):
     """Generates the schema of a shape that is sent to us.
 
@@ -123,7 +128,7 @@ class _SchemaGenerator(GenerateJsonSchema):
                     part["title"] = ENUM_NAMES[cls.__name__, name]
         if not self.sent:
             result.pop("additionalProperties", None)
-            if not issubclass(cls, HistoryModel | UserInputModel):
+            if not issubclass(cls, HistoryModel | UserInputModel) or cls in WRITTEN_WHOLE:
                 result["required"] = list(properties)
         return {**result, **WHOLE.get(cls.__name__, {})}
 

@@ -15,8 +15,8 @@ _NO_SCHEMAS = ("default", "examples", "enum", "const", "if", "else", "required")
 
 def simplify_schema(schema: Schema) -> Schema:
     """Return a schema that accepts the same values, without `anyOf`: a field that may be null has a list of types, and
-    a definition that may be null there is written in its place, with its title. Other enumerations are definitions, and
-    every integer is bounded to what a double holds exactly."""
+    a definition that may be null there is written in its place, with its title. Other enumerations are definitions,
+    every integer is bounded to what a double holds exactly, and a default is a plain value."""
     definitions = schema.get("$defs", {})
     result = _simplify({key: value for key, value in schema.items() if key != "$defs"}, definitions)
     kept: dict[str, Schema] = {}
@@ -75,6 +75,11 @@ def _simplify(value: Any, definitions: dict[str, Schema]) -> Any:
     if "anyOf" in value:
         value = _merge_alternatives(value, definitions)
     result = {key: part if key in _NO_SCHEMAS else _simplify(part, definitions) for key, part in value.items()}
+    # Generators for Go write no constant of such a type, and their code does not compile.
+    if (default := result.get("default")) is not None and (
+        (default and isinstance(default, dict)) or is_nullable(result)
+    ):
+        del result["default"]
     if "integer" in list_types(result) and "const" not in result:
         if "exclusiveMinimum" not in result:
             result.setdefault("minimum", -INTEGER_MOST)

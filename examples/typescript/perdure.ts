@@ -29,7 +29,7 @@ export interface DeliveryRequest {
   plan?: string | null;
   /** the request itself is about tests */
   allow_test_changes?: boolean;
-  /** whether red tests and blockers are mended (default), or only reported */
+  /** true, null: red tests and blockers are mended; false: they are only reported */
   fix?: boolean | null;
   /** push the branch's new commits although no pull request is asked for */
   push?: boolean;
@@ -708,11 +708,11 @@ export type QuestionKind = "text" | "choice" | "yes_no";
  * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
  */
 export interface Spend {
-  usd?: number | null;
-  at_risk_usd?: number;
-  known_usd?: number;
-  tokens?: number;
-  at_risk_tokens?: number;
+  usd: number | null;
+  at_risk_usd: number;
+  known_usd: number;
+  tokens: number;
+  at_risk_tokens: number;
 }
 
 /**
@@ -720,12 +720,12 @@ export interface Spend {
  * `cache_write_1h_tokens` are those of `cache_write_tokens` that were written for an hour, which costs more.
  */
 export interface Usage {
-  input_tokens?: number;
-  cache_read_tokens?: number;
-  cache_write_tokens?: number;
-  cache_write_1h_tokens?: number;
-  output_tokens?: number;
-  cost_usd?: number | null;
+  input_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  cache_write_1h_tokens: number;
+  output_tokens: number;
+  cost_usd: number | null;
 }
 
 /** The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know. */
@@ -740,6 +740,7 @@ export interface BacklogProgress {
   head?: string;
   parallel?: number;
   budget_usd?: number | null;
+  /** spent by all of its deliveries; left out: nothing; null: a price is not known */
   usd?: number | null;
   held?: string;
   asks?: string;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ _BETWEEN = (
 )
 """Signals between workflows of ours, which nobody else sends."""
 
+FORKED = {"delivery": "d", "at": "implement:1", "checkpoint": "a" * 40, "queue": "q"}
+LANDING = {"backlog": "night", "item": "a", "branch": "b"}
+WITHIN = {"delivery": "d", "terms": "t", "plan": "p", "queue": "q"}
+
 BY_NAME = {shape.name: shape for shape in SHAPES}
 each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.name))
 
@@ -80,6 +85,33 @@ def test_every_schema_is_one_that_stands_alone(shape: PublishedShape) -> None:
     assert made["$schema"] == DIALECT
 
 
+def parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and all within it, but for conditions, of which no types are made."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from parts(part)
+    elif isinstance(schema, dict):
+        yield schema
+        for key, value in schema.items():
+            if key not in ("if", "else", "default", "examples"):
+                yield from parts(list(value.values()) if key in ("properties", "$defs") else value)
+
+
+@each
+def test_a_generator_of_types_finds_no_choice_no_enumeration_without_a_name_and_no_number_without_bounds(
+    shape: PublishedShape,
+) -> None:
+    made = build_schema(shape)
+    for part in parts(made):
+        assert not part.keys() & {"anyOf", "oneOf", "allOf"}, part
+        assert "enum" not in part or part["title"], part
+        if "integer" in part.get("type", ()) and "const" not in part:
+            least = part["exclusiveMinimum"] if "exclusiveMinimum" in part else part["minimum"]
+            assert -(2**53) < least <= part["maximum"] < 2**53, part
+    if shape.name == "request":
+        assert [name for name, field in made["properties"].items() if "default" not in field] == ["repository"]
+
+
 @each
 def test_every_example_holds_for_the_schema_and_for_the_model(shape: PublishedShape) -> None:
     examples = shape.examples()
@@ -112,7 +144,10 @@ def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_th
         ("request", {"repository": "/x", "request": "y", "budget_usd": 0}),
         ("request", {"repository": "/x", "request": "y", "spec_version": 2}),
         ("request", {"repository": "/x", "issue": [12]}),
+        ("request", {"repository": "/x", "issue": 10**10}),
         ("request", {"repository": "/x", "branch": "topic"}),
+        ("request", {"repository": "/x", "request": "y", "forked": {**FORKED, "turns": 2**53}}),
+        ("request", {"repository": "/x", "request": "y", "landing": {**LANDING, "within": {**WITHIN, "task": 2**53}}}),
         ("backlog", {"repository": "/x"}),
         ("backlog", {"repository": "/x", "items": []}),
         ("backlog", {"repository": "/x", "issues": "bug"}),
@@ -156,6 +191,8 @@ def test_what_the_model_refuses_the_schema_refuses(name: str, sent: dict[str, An
         ("request", {"repository": "/x", "issue": "#12", "request": ""}),
         ("request", {"repository": "/x", "branch": "topic", "phases": ["ship"]}),
         ("request", {"repository": "/x", "request": "y", "issue": None, "labels": ["a"], "gates": []}),
+        ("request", {"repository": "/x", "request": "y", "fix": None, "forked": {**FORKED, "turns": 2**53 - 1}}),
+        ("request", {"repository": "/x", "request": "y", "landing": {**LANDING, "within": WITHIN, "decompose": None}}),
         ("backlog", {"repository": "/x", "issues": "label:bug"}),
         ("backlog", {"repository": "/x", "items": [{"issue": 14}, {"id": "b", "issue": "#15", "request": ""}]}),
         ("backlog", {"repository": "/x", "items": [{"issue": 14}], "window": "23:00-07:00 +02:00", "base": None}),

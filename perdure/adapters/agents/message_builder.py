@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.models.base import Json
+from perdure.models.limits import TOKENS_MOST
 
 _TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking"}
 
@@ -81,8 +82,9 @@ def json_object(value: Any) -> Json:
 
 
 def token_count(value: object) -> int:
-    """Return a number of tokens as an API gives it; 0 for everything that is no positive integer."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """Return a number of tokens as an API gives it, TOKENS_MOST at most; 0 for everything that is no positive
+    integer."""
+    return min(value, TOKENS_MOST) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _text(value: Any) -> str:

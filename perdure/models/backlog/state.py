@@ -443,7 +443,10 @@ def item_as_cut_off(view: ItemView, status: str) -> ItemView:
 
 class BacklogProgress(HistoryModel):
     """The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not
-    follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know."""
+    follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know.
+
+    usd   spent by all of its deliveries; left out: nothing; None: a price is not known
+    """
 
     backlog_id: str
     run_id: str

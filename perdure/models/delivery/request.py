@@ -22,6 +22,7 @@ from perdure.models.ids import SCHEDULED_ID, delivery_key
 from perdure.models.issue import IssueName
 from perdure.models.limits import (
     ATTEMPTS_MOST,
+    INTEGER_MOST,
     LABEL_CHARS,
     LABELS_MOST,
     NAME_CHARS,
@@ -48,8 +49,8 @@ class ForkedFrom(HistoryModel):
     checkpoint: str = Field(pattern=r"^[0-9a-f]{40}$")
     queue: str = Field(min_length=1, max_length=NAME_CHARS)
     head: str = ""
-    attempt: int = 0
-    turns: int = 0
+    attempt: int = Field(default=0, ge=-INTEGER_MOST, le=INTEGER_MOST)
+    turns: int = Field(default=0, ge=-INTEGER_MOST, le=INTEGER_MOST)
     usd: float | None = None
 
 
@@ -126,7 +127,7 @@ class DeliveryRequest(UserInputModel):
     plan                a plan in Markdown, used instead of making one
     spec_version        of this shape: 1
     allow_test_changes  the request itself is about tests
-    fix                 whether red tests and blockers are mended (default), or only reported
+    fix                 true, null: red tests and blockers are mended; false: they are only reported
     push                push the branch's new commits although no pull request is asked for
     model               one model for every step, overriding configuration
     agent               one agent for every step, likewise: "built-in", or a preset that its host has
@@ -154,8 +155,8 @@ class DeliveryRequest(UserInputModel):
     branch: Name | None = None
     plan: str | None = None
     allow_test_changes: bool = False
-    # As a type that has null: where it has none, programs in Go leave out what is false.
-    fix: bool = Field(default=True, json_schema_extra={"type": ["boolean", "null"]})
+    # With null as its default: types of Go leave out what is false where they have no null.
+    fix: bool = Field(default=True, json_schema_extra={"type": ["boolean", "null"], "default": None})
     push: bool = False
     spec_version: int = Field(default=1, ge=1, le=1)
     model: Name | None = None

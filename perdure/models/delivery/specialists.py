@@ -11,7 +11,7 @@ from pydantic import Field
 
 from perdure.models.base import ContractHash, HistoryModel, SignalModel, UserInputModel
 from perdure.models.budget.ledger import Spend, Usage
-from perdure.models.limits import NAME_CHARS
+from perdure.models.limits import INTEGER_MOST, NAME_CHARS
 
 TASKS_AT_ONCE = 4
 """Of one delivery: a plan has a few tasks, and they share the host's processors and the key's rate limit."""
@@ -30,11 +30,11 @@ class ParentDelivery(UserInputModel):
     delivery: str = Field(min_length=1, max_length=NAME_CHARS)
     terms: str = Field(min_length=1, max_length=NAME_CHARS)
     plan: str = Field(min_length=1, max_length=NAME_CHARS)
-    task: int = Field(default=0, ge=0)
+    task: int = Field(default=0, ge=0, le=INTEGER_MOST)
     title: str = Field(default="", max_length=NAME_CHARS)
     kind: str = Field(default="", max_length=NAME_CHARS)
     queue: str = Field(min_length=1, max_length=NAME_CHARS)
-    tokens: int = Field(default=0, ge=0)
+    tokens: int = Field(default=0, ge=0, le=INTEGER_MOST)
 
 
 class BudgetIncrease(SignalModel):

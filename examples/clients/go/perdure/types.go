@@ -47,7 +47,7 @@ type DeliveryRequest struct {
 	// the request itself is about tests
 	AllowTestChanges bool `json:"allow_test_changes,omitempty"`
 
-	// whether red tests and blockers are mended (default), or only reported
+	// true, null: red tests and blockers are mended; false: they are only reported
 	Fix *bool `json:"fix,omitempty"`
 
 	// push the branch's new commits although no pull request is asked for
@@ -1092,31 +1092,31 @@ const (
 // The spending of a delivery so far, over all its runs, as its spend log has it.
 // `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
 type Spend struct {
-	USD *float64 `json:"usd,omitempty"`
+	USD *float64 `json:"usd"`
 
-	AtRiskUSD float64 `json:"at_risk_usd,omitempty"`
+	AtRiskUSD float64 `json:"at_risk_usd"`
 
-	KnownUSD float64 `json:"known_usd,omitempty"`
+	KnownUSD float64 `json:"known_usd"`
 
-	Tokens int64 `json:"tokens,omitempty"`
+	Tokens int64 `json:"tokens"`
 
-	AtRiskTokens int64 `json:"at_risk_tokens,omitempty"`
+	AtRiskTokens int64 `json:"at_risk_tokens"`
 }
 
 // Tokens of one or more replies, and their price in US dollars; null when a model's price is not known.
 // `cache_write_1h_tokens` are those of `cache_write_tokens` that were written for an hour, which costs more.
 type Usage struct {
-	InputTokens int64 `json:"input_tokens,omitempty"`
+	InputTokens int64 `json:"input_tokens"`
 
-	CacheReadTokens int64 `json:"cache_read_tokens,omitempty"`
+	CacheReadTokens int64 `json:"cache_read_tokens"`
 
-	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"`
 
-	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens,omitempty"`
+	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens"`
 
-	OutputTokens int64 `json:"output_tokens,omitempty"`
+	OutputTokens int64 `json:"output_tokens"`
 
-	CostUSD *float64 `json:"cost_usd,omitempty"`
+	CostUSD *float64 `json:"cost_usd"`
 }
 
 // The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know.
@@ -1141,6 +1141,7 @@ type BacklogProgress struct {
 
 	BudgetUSD *float64 `json:"budget_usd,omitempty"`
 
+	// spent by all of its deliveries; left out: nothing; null: a price is not known
 	USD *float64 `json:"usd,omitempty"`
 
 	Held string `json:"held,omitempty"`

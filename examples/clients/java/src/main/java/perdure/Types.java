@@ -67,7 +67,7 @@ public final class Types {
         @JsonProperty("allow_test_changes")
         public Boolean allowTestChanges;
 
-        /** whether red tests and blockers are mended (default), or only reported */
+        /** true, null: red tests and blockers are mended; false: they are only reported */
         @JsonProperty("fix")
         public Boolean fix;
 
@@ -1505,8 +1505,8 @@ public final class Types {
      * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
      */
     @JsonIgnoreProperties(ignoreUnknown = true)
-    @JsonInclude(JsonInclude.Include.NON_NULL)
     public static class Spend {
+        @JsonInclude(JsonInclude.Include.ALWAYS)
         @JsonProperty("usd")
         public Double usd;
 
@@ -1528,7 +1528,6 @@ public final class Types {
      * `cache_write_1h_tokens` are those of `cache_write_tokens` that were written for an hour, which costs more.
      */
     @JsonIgnoreProperties(ignoreUnknown = true)
-    @JsonInclude(JsonInclude.Include.NON_NULL)
     public static class Usage {
         @JsonProperty("input_tokens")
         public Long inputTokens;
@@ -1545,6 +1544,7 @@ public final class Types {
         @JsonProperty("output_tokens")
         public Long outputTokens;
 
+        @JsonInclude(JsonInclude.Include.ALWAYS)
         @JsonProperty("cost_usd")
         public Double costUsd;
     }
@@ -1583,6 +1583,7 @@ public final class Types {
         @JsonProperty("budget_usd")
         public Double budgetUsd;
 
+        /** spent by all of its deliveries; left out: nothing; null: a price is not known */
         @JsonProperty("usd")
         public Double usd;
 
