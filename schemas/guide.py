@@ -14,17 +14,19 @@ HEAD = """\
 JSON Schema, draft 2020-12, of everything that is sent to a delivery and that comes out of it. Made from the models by
 `make schema`, and checked: do not edit. How to send it: [submitting.md](../submitting.md).
 
-Types: copy [perdure.ts](../../examples/typescript/perdure.ts), [types.go](../../examples/clients/go/perdure/types.go) or
-[Types.java](../../examples/clients/java/src/main/java/perdure/Types.java), or generate them. `make types` builds and uses those of
+Types: copy those for [TypeScript](../../examples/typescript/perdure.ts),
+[Go](../../examples/clients/go/perdure/types.go) or
+[Java](../../examples/clients/java/src/main/java/perdure/Types.java), or generate them, as `make types` does and tries
+([what they look like](../adr/0030-schemas-that-generators-give-types-to.md)):
 
 | Language | Command |
 |---|---|
-| Go | `go-jsonschema -p perdure --struct-name-from-title -o request.go request.json`; a null enumeration is a nil pointer |
-| Java | jsonschema2pojo with `useTitleAsClassname`, and `inclusionLevel` `ALWAYS` where results are written again |
+| Go | `go-jsonschema -p perdure --tags json --struct-name-from-title -o request.go request.json` |
+| Java | jsonschema2pojo, `useTitleAsClassname`; `inclusionLevel` `ALWAYS` where results are written again |
 | Python | `datamodel-codegen --input request.json --output-model-type pydantic_v2.BaseModel --output request.py` |
 | TypeScript | `json2ts -i request.json -o request.ts` |
 
-Whole numbers are at most 2^53 − 1. An issue is a number or a text: `any` in Go, `Object` in Java ([why](../adr/0030-schemas-that-generators-give-types-to.md)).
+Whole numbers are at most 2^53 − 1. An issue is a number or a text: `interface{}` in Go, `Object` in Java.
 
 ## What you send
 

@@ -247,7 +247,8 @@ import java.util.*;
 public class Main {
     static final ObjectMapper MAPPER = new ObjectMapper();
 
-    static void read(Map<String, List<Object>> written, JsonNode examples, String name, Class<?> type) throws Exception {
+    static void read(Map<String, List<Object>> written, JsonNode examples, String name, Class<?> type)
+            throws Exception {
         List<Object> values = new ArrayList<>();
         for (JsonNode example : examples.path(name)) values.add(MAPPER.treeToValue(example, type));
         written.put(name, values);
