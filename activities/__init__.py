@@ -39,6 +39,7 @@ def any_host_activities(host: Host) -> Activities:
         notices.notice_addresses,
         notices.notify,
         last_table,
+        SignItemRequestActivity(host).sign_item_request,
         SignItemRequestActivity(host).vouch,
         BacklogActivities(host).open_backlog,
         FollowActivities(host).follow,

@@ -1,6 +1,6 @@
 """The activities of a backlog as a whole: finding its base and settings (`open_backlog`), its integration branch
 (`make_branch`), its limits (`backlog_room`), its pull request at the end (`close_backlog`) or those of a stack
-(`look_at_stack`), and signing its items' requests (`vouch`).
+(`look_at_stack`), and signing its items' requests (`sign_item_request`).
 
 Effects: `make_branch` pushes the integration branch when the remote does not have it, `close_backlog` opens one pull
 request; both look first. Key: the branch. `look_at_stack` moves the base of a pull request, and opens one again that a
@@ -8,7 +8,7 @@ forge had closed with its base; one that is into that branch already, or that so
 the pull request's own branch. The others have none. No model output chooses host, repository, base or branch.
 
 A backlog that came with this home's proof may name a repository or a checkout on its host; so may its deliveries, whose
-requests only its workflow can write: `vouch` signs them.
+requests only its workflow can write: `sign_item_request` signs them.
 """
 
 from __future__ import annotations
@@ -392,7 +392,7 @@ class SignItemRequestActivity(OnHost):
     """The activity that signs the request of a backlog's item."""
 
     @activity.defn
-    async def vouch(self, work: SignRequestInput) -> SignRequestResult:
+    async def sign_item_request(self, work: SignRequestInput) -> SignRequestResult:
         """Sign the request of an item's delivery with this home's key and return the proof; an empty one when the
         backlog carries no proof, or one that this home did not make."""
         key, claimed_proof = self._host.home.key(), work.backlog_request.get("proof")
@@ -400,3 +400,8 @@ class SignItemRequestActivity(OnHost):
         if not isinstance(claimed_proof, str) or not is_valid_proof(claimed_proof, key, work.backlog, request_fields):
             return SignRequestResult()
         return SignRequestResult(proof=request_proof(key, work.workflow_id, work.request))
+
+    @activity.defn
+    async def vouch(self, work: SignRequestInput) -> SignRequestResult:
+        """Do the same for a backlog that an earlier version began, under the name that its history has."""
+        return await self.sign_item_request(work)

@@ -200,7 +200,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             await workflow.wait_condition(
                 lambda: self.items.changed or bool(self.items.unsure),
                 timeout=min(pauses, default=None),
-                timeout_summary="an item may begin" if wakes_at is not None else "a look at the deliveries",
+                timeout_summary="until an item can start" if wakes_at is not None else "until the next status check",
             )
         except TimeoutError:
             if workflow.now() >= now + BACKLOG_LOOK:

@@ -24,7 +24,6 @@ from perdure.models.backlog.following import (
     MoveBranchInput,
     MoveBranchResult,
 )
-from perdure.models.backlog.landing import SignRequestInput, SignRequestResult
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogState, ItemPhase, OpenBacklogResult
 from perdure.models.delivery.decisions import parse_input
@@ -312,7 +311,7 @@ class BaseFollower:
     async def _branch_request(self, id: str, opened: OpenBacklogResult) -> dict[str, Any]:
         """Return, as JSON, the request of a delivery that only tests the branch, which the activities here need for
         their workspace; signed when the backlog came with a proof."""
-        backlog, info = self._request, workflow.info()
+        backlog = self._request
         raw = DeliveryRequest.model_construct(
             repository=backlog.repository,
             base=opened.base,
@@ -321,15 +320,7 @@ class BaseFollower:
             config=backlog.config,
             source=backlog.source,
         ).model_dump(mode="json", exclude_defaults=True)
-        if not backlog.proof:
-            return raw
-        sign_input = SignRequestInput(
-            backlog=info.workflow_id, backlog_request=self._items.request_fields, workflow_id=id, request=raw
-        )
-        signed = await self._items.run_activity(
-            "vouch", sign_input, SignRequestResult, f"{opened.branch} is of this backlog"
-        )
-        return raw | ({"proof": signed.proof} if signed.proof else {})
+        return await self._items.sign_request(raw, id, f"sign the request that updates {opened.branch}")
 
     async def _close_workspace(self, host: str) -> None:
         """Close the branch's workspace on a host, given by its task queue. A failure is ignored."""

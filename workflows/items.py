@@ -117,7 +117,7 @@ class Items:
             source=self.request.source or "",
             backlog_request=self.request_fields,
         )
-        self.state.waiting = "for its branch"
+        self.state.waiting = "creating its branch"
         opened = await self.run_activity("open_backlog", work, OpenBacklogResult, "the base")
         if self.request.is_stack:  # each item has a branch of its own
             if self.request.issues:
@@ -236,18 +236,25 @@ class Items:
                 ships=is_stacked,
             ),
         ).model_dump(mode="json", exclude_defaults=True)
-        if backlog.proof:
-            sign_input = SignRequestInput(
-                backlog=workflow.info().workflow_id,
-                backlog_request=self.request_fields,
-                workflow_id=entry.child.id,
-                request=raw,
-            )
-            signed = await self.run_activity("vouch", sign_input, SignRequestResult, f"{item.id} is of this backlog")
-            raw |= {"proof": signed.proof} if signed.proof else {}
-        return raw | (
+        signed = await self.sign_request(raw, entry.child.id, f"sign the request of {item.id}")
+        return signed | (
             {"resume": resumed_request["resume"]} if resumed_request and resumed_request.get("resume") else {}
         )
+
+    async def sign_request(self, raw: dict[str, Any], workflow_id: str, summary: str) -> dict[str, Any]:
+        """Return the request of a delivery of this backlog with a proof, by which the home that signed the backlog's
+        own request accepts it; unchanged when the backlog came without one. Raises ActivityError."""
+        if not self.request.proof:
+            return raw
+        work = SignRequestInput(
+            backlog=workflow.info().workflow_id,
+            backlog_request=self.request_fields,
+            workflow_id=workflow_id,
+            request=raw,
+        )
+        activity_name = "sign_item_request" if workflow.patched("sign_item_request") else "vouch"
+        signed = await self.run_activity(activity_name, work, SignRequestResult, summary)
+        return raw | ({"proof": signed.proof} if signed.proof else {})
 
     async def _start_delivery(self, start: ItemStart, entry: ItemState) -> None:
         """Start the child workflow of an item's delivery, watch for its end, and send it the messages that people have

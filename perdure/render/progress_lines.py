@@ -15,6 +15,7 @@ from perdure.models.phases import Phase
 from perdure.render.decision_lines import decision_line, hold_lines, pending_lines
 from perdure.render.step_lines import (
     GOOD,
+    NAME_CHARS,
     NEUTRAL,
     RUNNING,
     SHOWN_ACTIVITIES,
@@ -239,7 +240,7 @@ def waiting_lines(progress: Progress) -> list[str]:
         return lines + (hold_lines(progress.held, progress.delivery_id) if progress.held else [])
     if progress.held and progress.waiting == progress.held:
         return hold_lines(progress.held, progress.delivery_id)
-    return [f"{WARN} waiting    {one_line(progress.waiting)}"] if progress.waiting else []
+    return [f"{WARN} {'waiting':<{NAME_CHARS}} {one_line(progress.waiting)}"] if progress.waiting else []
 
 
 def _fix_limits(progress: Progress | None) -> tuple[int | None, int | None]:

@@ -32,6 +32,9 @@ WIDTH = 88
 _VERDICT_CHARS = 300
 """Characters of a verdict: tests, then what the experiments have shown."""
 
+NAME_CHARS = 14
+"""Characters of the column for the name: `review fix 1/3`."""
+
 _RIGHT_CHARS = 18
 """Characters of the columns for time and cost."""
 
@@ -117,7 +120,7 @@ def format_row(line: StepLine, width: int = WIDTH) -> str:
     right_columns = ""
     if line.duration_s is not None:
         right_columns = f"{span(line.duration_s):<8} {format_money(line.cost_usd) if line.shows_cost else ''}".rstrip()
-    left_columns = f"{line.mark} {line.name:<10} {line.text}"
+    left_columns = f"{line.mark} {line.name:<{NAME_CHARS}} {line.text}"
     left_width = max(min(width, WIDTH) - _RIGHT_CHARS, 24)
     if width < WIDTH:
         left_columns = shorten(left_columns, left_width - 2)
@@ -149,12 +152,12 @@ def _mark_of(group: StepGroup) -> str:
 
 
 def _name_of(group: StepGroup, limits: tuple[int | None, int | None]) -> str:
-    """Return the name of a group: `fix 2/4` for a fix (without the limit where none is known or it is exceeded), `plan`
-    where it planned, else that of its first step."""
+    """Return the name of a group: `test fix 2/4` or `review fix 1/3` for a fix (without the limit where none is known
+    or it is exceeded), `plan` where it planned, else that of its first step."""
     if group.first.step not in FIXES:
         return "plan" if group.has(Step.PLAN) else _STEP_NAMES.get(group.first.step, group.first.step)
-    limit = limits[0] if group.first.step == Step.FIX_TESTS else limits[1]
-    return f"fix {group.first.attempt}" + (f"/{limit}" if limit and group.first.attempt <= limit else "")
+    kind, limit = ("test", limits[0]) if group.first.step == Step.FIX_TESTS else ("review", limits[1])
+    return f"{kind} fix {group.first.attempt}" + (f"/{limit}" if limit and group.first.attempt <= limit else "")
 
 
 def _text_of(group: StepGroup) -> str:

@@ -234,7 +234,7 @@ def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice_and
     show.until("GitHub +a twin of it on this machine")
     show.until(r"Worker (\d+)\. Kill me whenever you like: press K, or `kill -9 (\d+)`")
     assert "parse_duration" in opened(issue[1])
-    show.until("✓ prepare    41 green")
+    show.until("✓ prepare        41 green")
     show.until("2 of 45 fail: test_sign, test_zero")
     show.until("1 blocker, 1 tech debt")
     os.write(show._reading, b"k")

@@ -269,7 +269,7 @@ def test_money_is_shared_equally_comes_back_and_ends_the_backlog_when_there_is_n
     state.items["c"].phase, state.items["c"].child.usd = ItemPhase.LANDED, 2.795
     assert unreserved_usd(request, state) == 0.005
     assert not startable_items(request, state, NOON)
-    assert item_views(request, state, NOON)[3].because == "budget: $0.00 left"
+    assert item_views(request, state, NOON)[3].because == "waiting for budget: $0.00 left"
     assert is_finished(request, state, NOON)
     more = request.model_copy(update={"budget_usd": 5.0})
     assert startable_items(more, state, NOON) == (ItemStart("d", 0.5),)
@@ -307,7 +307,7 @@ def test_a_thousand_items_are_decided_in_a_moment_of_a_processor() -> None:
     for id in list(state.items)[:50]:
         state.items[id].phase = ItemPhase.BUILDING
     full = waiting_reasons(request, state, NOON)
-    assert set(full.values()) >= {"50 at once, no more"}
+    assert set(full.values()) >= {"50 of 50 slots busy"}
     assert sum(words.endswith("same files") for words in full.values()) <= EXPLAINED_MOST
     assert Dependencies.from_state(state) is Dependencies.from_state(state)
 

@@ -177,7 +177,7 @@ def test_the_wheel_plays_the_demo_where_not_even_bubblewrap_is_installed_and_sig
     assert re.search("sandbox (REDUCED|OFF)", said), said
     assert "! the sandbox cannot start: bubblewrap is not installed" in said
     assert re.search(r"Worker \d+: it gets killed on the way", said)
-    assert "✓ prepare    41 green" in said
+    assert "✓ prepare        41 green" in said
     assert list((tmp_path / "tmp").iterdir()) == []
     for left in psutil.process_iter(["cmdline"]):
         assert str(tmp_path) not in " ".join(left.info["cmdline"] or ()), left

@@ -136,7 +136,7 @@ async def test_without_scripts_the_page_is_whole_and_its_forms_work(desk: Desk) 
         await mine.get_by_label("Say why, and what instead").fill("not like this")
         await mine.get_by_role("button", name="Reject").click()
         await expect(page.get_by_role("status").filter(has_text="plain: recorded, not yet read")).to_be_visible()
-        await mine.get_by_text("Look at it, and edit it").count()
+        await mine.get_by_text("View or edit plan").count()
 
 
 async def until_listed(page: Page, id: str) -> None:

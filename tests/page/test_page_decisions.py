@@ -96,7 +96,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                 case "plan" if "edited" not in taken:
                     assert "typed" in now.summary
                     taken.append("edited")
-                    await mine.get_by_text("Look at it, and edit it").click()
+                    await mine.get_by_text("View or edit plan").click()
                     plan = mine.get_by_label("The plan as text")
                     text = await plan.input_value()
                     assert "title: Add typed sub" in text
@@ -112,7 +112,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     await said(ada, "calc-sub: answered")
                 case "pull_request":
                     taken.append("approved")
-                    await mine.get_by_text("Look at it").click()
+                    await mine.get_by_text("View change").click()
                     await expect(mine.get_by_text("calc.py")).to_be_visible()
                     await mine.get_by_role("button", name="Approve").click()
                     await said(ada, "calc-sub: approved: pull request")

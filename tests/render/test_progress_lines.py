@@ -71,21 +71,21 @@ def pending(activity: str = "implement", *, attempt: int = 1, **more: Any) -> Pe
 
 def test_a_delivery_reads_as_one_line_for_each_thing_that_happened() -> None:
     assert format_rows(STORY, (4, 3)) == [
-        "✓ prepare    uv sync · 41 green on main                               8.2 s    $0.00",
-        "✓ plan       feature · 3 tasks, 2 files                               19 s     $0.06",
-        "✓ build      6 turns · +48 −7 in 2 files · commit 91c3e0a             1m 12s   $0.21",
-        "✗ test       2 of 44 fail: test_negative, test_zero                   3.0 s",
-        "✓ fix 1/4    3 turns · commit 0d77a1e · 44 green                      38 s     $0.09",
-        "! review     1 blocker, 1 tech debt                                   9.0 s    cost unknown",
-        "✓ fix 1/3    2 turns · commit 5aa90f3 · 44 green again                31 s     $0.07",
-        "✓ ship       pull request #12",
+        "✓ prepare        uv sync · 41 green on main                           8.2 s    $0.00",
+        "✓ plan           feature · 3 tasks, 2 files                           19 s     $0.06",
+        "✓ build          6 turns · +48 −7 in 2 files · commit 91c3e0a         1m 12s   $0.21",
+        "✗ test           2 of 44 fail: test_negative, test_zero               3.0 s",
+        "✓ test fix 1/4   3 turns · commit 0d77a1e · 44 green                  38 s     $0.09",
+        "! review         1 blocker, 1 tech debt                               9.0 s    cost unknown",
+        "✓ review fix 1/3 2 turns · commit 5aa90f3 · 44 green again            31 s     $0.07",
+        "✓ ship           pull request #12",
     ]
 
 
 def test_a_fix_that_leaves_tests_red_is_marked_so() -> None:
     fixed = (step("fix_tests", turns=1, attempt=2), step("commit"), step("run_tests", "1 of 3 fails", status="failed"))
     (line,) = format_rows(fixed, (4, 3))
-    assert line == "✗ fix 2/4    1 turn · 1 of 3 fails"
+    assert line == "✗ test fix 2/4   1 turn · 1 of 3 fails"
 
 
 def test_only_green_tests_are_green_again() -> None:
@@ -94,7 +94,7 @@ def test_only_green_tests_are_green_again() -> None:
         step("commit", "+1 −0", commit="a" * 40),
         step("run_tests", "no test command"),
     )
-    assert format_rows(fixed) == ["✓ fix 1      1 turn · commit aaaaaaa · no test command"]
+    assert format_rows(fixed) == ["✓ review fix 1   1 turn · commit aaaaaaa · no test command"]
 
 
 def test_a_step_that_was_cancelled_has_not_failed() -> None:
@@ -211,7 +211,7 @@ def test_silence_is_told_once_until_somebody_answers_again() -> None:
 def test_what_it_waits_for_is_told_when_it_changes() -> None:
     teller = ProgressReporter()
     waits = progress(waiting="all port pairs are taken")
-    assert teller.new_lines(waits) == ["! waiting    all port pairs are taken"]
+    assert teller.new_lines(waits) == ["! waiting        all port pairs are taken"]
     assert teller.new_lines(waits) == []
     assert teller.new_lines(progress()) == []
     assert len(teller.new_lines(waits)) == 1
@@ -220,13 +220,13 @@ def test_what_it_waits_for_is_told_when_it_changes() -> None:
 def test_an_outage_is_told_once_however_often_it_is_tried_again() -> None:
     teller = ProgressReporter()
     away = "GitHub is not well (502) (since 15:00:28 UTC; next try at 15:00:{})"
-    assert teller.new_lines(progress(waiting=away.format(30))) == [f"! waiting    {away.format(30)}"]
+    assert teller.new_lines(progress(waiting=away.format(30))) == [f"! waiting        {away.format(30)}"]
     assert teller.new_lines(progress()) == []  # an attempt
     assert teller.new_lines(progress(waiting=away.format(34))) == []
     other = "GitHub wants to be asked less often (since 15:00:28 UTC; next try at 16:00:00)"
-    assert teller.new_lines(progress(waiting=other)) == [f"! waiting    {other}"]
+    assert teller.new_lines(progress(waiting=other)) == [f"! waiting        {other}"]
     again = away.replace("15:00:28", "17:00:00").format(59)
-    assert teller.new_lines(progress(waiting=again)) == [f"! waiting    {again}"]
+    assert teller.new_lines(progress(waiting=again)) == [f"! waiting        {again}"]
 
 
 def test_the_present_shows_turn_command_and_money() -> None:
@@ -255,12 +255,12 @@ def test_the_present_of_a_fix_keeps_what_is_behind_it() -> None:
     testing = (*STORY[6:8], step("run_tests", status="running"))
     line = ProgressReporter().current_line(progress(testing), [pending("run_tests")], clock_s=0.0)
     assert line is not None
-    assert (line.name, line.text) == ("fix 1/4", "3 turns · commit 0d77a1e")
+    assert (line.name, line.text) == ("test fix 1/4", "3 turns · commit 0d77a1e")
 
 
 def test_a_fix_of_a_retry_is_numbered_on_and_measured_by_no_limit() -> None:
     (chapter,) = group_steps((step("fix_tests", attempt=5, turns=1),))
-    assert line_of(chapter, (4, 3)).name == "fix 5"
+    assert line_of(chapter, (4, 3)).name == "test fix 5"
 
 
 def test_the_server_knows_of_the_next_step_before_the_workflow_has_said_so() -> None:
@@ -298,11 +298,11 @@ def test_documentation_pictures_and_a_push_are_told_under_their_own_names() -> N
         step("push_branch", "2 commits pushed to topic", duration_s=0.2),
     )
     assert format_rows(story) == [
-        "✓ build      2 turns · +4 −0 in 1 file · commit aaaaaaa",
-        "✓ docs       3 turns · +1 −0 in 1 file · commit bbbbbbb               9.0 s    $0.02",
-        "✓ screenshots 2 pages                                                 3.0 s",
-        "✓ review     nothing found",
-        "✓ push       2 commits pushed to topic                                0.2 s",
+        "✓ build          2 turns · +4 −0 in 1 file · commit aaaaaaa",
+        "✓ docs           3 turns · +1 −0 in 1 file · commit bbbbbbb           9.0 s    $0.02",
+        "✓ screenshots    2 pages                                              3.0 s",
+        "✓ review         nothing found",
+        "✓ push           2 commits pushed to topic                            0.2 s",
     ]
 
 
@@ -314,12 +314,12 @@ def test_documentation_that_was_right_already_says_so() -> None:
 
 def test_pictures_that_could_not_be_taken_stop_nothing() -> None:
     (line,) = format_rows((step("capture_pages", "the application did not start", status="failed"),))
-    assert line == f"{WARN} screenshots the application did not start"
+    assert line == f"{WARN} screenshots    the application did not start"
 
 
 def test_tests_that_were_tampered_with_are_told_as_red() -> None:
     (line,) = format_rows((step("run_tests", "tampered: test_adds is gone", status="failed"),))
-    assert line == f"{BAD} test       tampered: test_adds is gone"
+    assert line == f"{BAD} test           tampered: test_adds is gone"
 
 
 def test_what_runs_is_told_by_its_name_also_where_it_is_no_step() -> None:

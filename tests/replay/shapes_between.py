@@ -20,15 +20,15 @@ async def between(root: Path, keep: Keep) -> None:
     """Left out, and held, as they are begun; asked for more as it ends."""
     async with Engine.open(root, HAPPY, ports=PORTS, own_server=True) as engine:
         branch = Branch(one="a", two="b", three="c")
-        branch.vouching, branch.closing = asyncio.Event(), asyncio.Event()
+        branch.signing, branch.closing = asyncio.Event(), asyncio.Event()
         async with playing(engine.client, branch):
             handle = await backlog(engine.client, "between", night({"id": "one"}, {"id": "two"}, proof="x"))
-            while not branch.called["vouch"]:
+            while not branch.called["sign_item_request"]:
                 await asyncio.sleep(0.02)
             await handle.execute_update("skip", {"item": "two"})
             await handle.signal("hold", {"note": "lunch"})
             await handle.query("progress")
-            branch.vouching.set()
+            branch.signing.set()
             await until(handle, lambda phases: phases["one"] != "building")
             await handle.signal("resume", {})
             while not branch.called["close_backlog"]:

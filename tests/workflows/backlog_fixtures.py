@@ -64,7 +64,7 @@ class Branch(Script):
              there are no more it stands there. None: the branch does not follow. follows: whenever it looked
     pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
     pushes   how often somebody pushes between a look at the base and the move
-    vouching, closing   where set: what `vouch` waits for, before an item begins; `close_backlog`, at the end
+    signing, closing   where set: what `sign_item_request` waits for, before an item begins; `close_backlog`, at the end
     unopened   the type and the words with which opening it fails; unproposed: the words with which its end does
     called   how often each of these two was asked
     left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
@@ -100,11 +100,11 @@ class Branch(Script):
         self.looking: asyncio.Event | None = None
         self.pulls: dict[str, PullRequestState] = {}
         self.stacked: list[StackInput] = []
-        self.vouching: asyncio.Event | None = None
+        self.signing: asyncio.Event | None = None
         self.closing: asyncio.Event | None = None
         self.unopened: tuple[str, str] | None = None
         self.unproposed = ""
-        self.called = {"vouch": 0, "close_backlog": 0}
+        self.called = {"sign_item_request": 0, "close_backlog": 0}
         self.left_out: dict[str, str] = {}
         self.checked: dict[str, list[list[str]]] = {}
         self.last: list[str] = []
@@ -281,10 +281,10 @@ class Branch(Script):
             return ResumeResult()
 
         @activity.defn
-        async def vouch(work: SignRequestInput) -> SignRequestResult:
-            self.called["vouch"] += 1
-            if self.vouching is not None:
-                await self.vouching.wait()
+        async def sign_item_request(work: SignRequestInput) -> SignRequestResult:
+            self.called["sign_item_request"] += 1
+            if self.signing is not None:
+                await self.signing.wait()
             return SignRequestResult()
 
         @activity.defn
@@ -299,7 +299,17 @@ class Branch(Script):
             return CloseBacklogResult(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
 
         others = [one for one in kept if one is not base["prepare"]]
-        landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
+        landing = [
+            rebase,
+            land,
+            fix_landing,
+            open_backlog,
+            make_branch,
+            look_for,
+            resume_point,
+            sign_item_request,
+            close_backlog,
+        ]
         landing += [follow, check_landed, move_branch, self.stack_look(), *origin_activities(), prioritise_delivery]
         return [*others, prepare, run_tests, *landing]
 

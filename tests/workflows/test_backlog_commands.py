@@ -291,10 +291,10 @@ class Slow(Branch):
         return [*others, prioritise_delivery]
 
 
-def vouched(**changes: str) -> Branch:
+def signed_backlog(**changes: str) -> Branch:
     """Its items begin once somebody says so."""
     branch = Branch(**changes)
-    branch.vouching = asyncio.Event()
+    branch.signing = asyncio.Event()
     return branch
 
 
@@ -302,27 +302,27 @@ def vouched(**changes: str) -> Branch:
 async def test_an_item_that_is_left_out_while_another_is_begun_does_not_begin(
     client: Client, fresh: str, change: str
 ) -> None:
-    branch = vouched(one="a", two="b")
+    branch = signed_backlog(one="a", two="b")
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, proof="x"))
-        await once(lambda: branch.called["vouch"])
+        await once(lambda: branch.called["sign_item_request"])
         await handle.execute_update(change, {"item": "two"})
-        assert branch.vouching is not None
-        branch.vouching.set()
+        assert branch.signing is not None
+        branch.signing.set()
         progress = await ended(handle)
     assert phases(progress) == {"one": "landed", "two": "skipped" if change == "skip" else "cancelled"}
     assert branch.landed == ["one"]
 
 
 async def test_an_item_that_is_to_wait_for_another_one_since_just_now_waits(client: Client, fresh: str) -> None:
-    branch = vouched(one="a", two="b")
+    branch = signed_backlog(one="a", two="b")
     branch.holding = {"one": asyncio.Event()}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, proof="x"))
-        await once(lambda: branch.called["vouch"])
+        await once(lambda: branch.called["sign_item_request"])
         await handle.execute_update("edit", {"item": {"id": "two", "request": "x", "depends_on": ["one"]}})
-        assert branch.vouching is not None
-        branch.vouching.set()
+        assert branch.signing is not None
+        branch.signing.set()
         await once(lambda: branch.seen)
         await asyncio.sleep(1)  # it would have begun by then
         assert (await until(handle, lambda _: True))["two"]["phase"] == "after"
@@ -333,27 +333,27 @@ async def test_an_item_that_is_to_wait_for_another_one_since_just_now_waits(clie
 
 
 async def test_an_item_that_is_cancelled_as_it_begins_is_not_built(client: Client, fresh: str) -> None:
-    branch = vouched(one="a", two="b")
+    branch = signed_backlog(one="a", two="b")
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}, proof="x"))
-        await once(lambda: branch.called["vouch"])
+        await once(lambda: branch.called["sign_item_request"])
         await handle.execute_update("cancel_item", {"item": "one"})
-        assert branch.vouching is not None
-        branch.vouching.set()
+        assert branch.signing is not None
+        branch.signing.set()
         progress = await ended(handle)
     assert phases(progress) == {"one": "cancelled", "two": "blocked"}
     assert branch.landed == []
 
 
 async def test_what_is_held_as_it_begins_is_held(client: Client, fresh: str) -> None:
-    branch = vouched(one="a", two="b")
+    branch = signed_backlog(one="a", two="b")
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, proof="x"))
-        await once(lambda: branch.called["vouch"])
+        await once(lambda: branch.called["sign_item_request"])
         await handle.signal("hold", {"note": "lunch"})
         await until(handle, lambda _: True)
-        assert branch.vouching is not None
-        branch.vouching.set()
+        assert branch.signing is not None
+        branch.signing.set()
         await asyncio.sleep(2)  # were it not held, both would have landed by then
         assert (await handle.query("progress"))["held"] == "held: lunch"
         assert branch.landed == []

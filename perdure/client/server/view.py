@@ -83,7 +83,7 @@ class ListEntry:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return the names of the updates that decide what it waits with."""
+        """Return the names of the updates that can answer it."""
         return self.pending_decision.options if self.pending_decision is not None else ()
 
 

@@ -170,7 +170,7 @@ class Plan(UserInputModel):
 class StepSpec:
     """The specification of a step: its rights, its material, and the answer it has to give.
 
-    display_name        its name in the story of a delivery; empty where it is told by its number ("fix 1/4")
+    display_name        its name in the story of a delivery; empty for a fix, which has a number ("test fix 1/4")
     agentic             carried out by an agent, in turns; the fields below are of such steps only
     writes              changes files, and is followed by a commit; the others only read
     fixes               begins from something that went wrong, and stays close to it

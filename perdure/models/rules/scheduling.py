@@ -81,7 +81,7 @@ def no_slot_reason(request: BacklogRequest, state: BacklogState, building: Seque
         if frees_slots and (waiting_since := _waiting_since(item_state)) and now >= waiting_since + SLOT_KEPT
     ]
     if len(building) - len(without_slot) >= request.parallel:
-        return f"{len(building) - len(without_slot)} at once, no more"
+        return f"{len(building) - len(without_slot)} of {request.parallel} slots busy"
     if len(building) >= WAITING_MOST * request.parallel:
         return f"{len(building)} under way, {len(without_slot)} of them wait for you: answer one"
     return ""
@@ -353,7 +353,7 @@ class _StartRound:
             is_explained = full and len(self.reasons) >= EXPLAINED_MOST
             reason = closed
             if not reason and remaining_usd is not None and remaining_usd < USD_LEAST:
-                reason = f"budget: {format_money(_floor_to_cents(max(remaining_usd, 0.0)))} left"
+                reason = f"waiting for budget: {format_money(_floor_to_cents(max(remaining_usd, 0.0)))} left"
             if (
                 not reason
                 and not is_explained

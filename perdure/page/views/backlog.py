@@ -1,4 +1,4 @@
-"""A backlog: which of its items wait for a person, what depends on what, and what can be done to it; live.
+"""A backlog: items that wait for a person, dependencies, and actions; live.
 
 Its workflow is asked when its history has grown, and never while it waits.
 """

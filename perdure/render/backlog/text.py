@@ -218,7 +218,7 @@ def _changed_item_line(backlog: str, view: ItemView) -> str:
         case "waits":
             description = f"waits for you: {reason_text}  {deciding_command(backlog, view)}"
         case "building" | "landing" | "ready" | "after":
-            description = {"after": "waits for others", "ready": "is ready"}.get(view.phase, view.phase)
+            description = {"after": "waits for others", "ready": "queued"}.get(view.phase, view.phase)
             description += f": {reason_text}" if reason_text and view.phase in ("after", "ready") else ""
         case "blocked":
             description = f"blocked {reason_text}".rstrip()

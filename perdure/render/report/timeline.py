@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 
-from perdure.models.delivery.result_text import step_name
 from perdure.render.formatting import visible_line
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.step_lines import StepGroup, group_steps, line_of
@@ -147,7 +146,6 @@ def _make_row(report: DeliveryReport, group: StepGroup, first_step: int, times: 
     `first_step`: the place of the group's first step among all steps of the report.
     """
     line = line_of(group, ended=not report.running)
-    is_fix = group.first.step.startswith("fix_")  # "fix 1" would stand there twice: of tests, and of review
     bars, previous_end = [], 0.0
     for number, record in enumerate(group.steps, first_step):
         began_at = report.began[number] if number < len(report.began) else None
@@ -174,7 +172,7 @@ def _make_row(report: DeliveryReport, group: StepGroup, first_step: int, times: 
     ]
     total_s = sum(bar.end - bar.start for bar in bars)
     return TimelineRow(
-        step_name(group.first.step, group.first.attempt) if is_fix else line.name,
+        line.name,
         line.mark,
         span(total_s),
         tuple(bars),

@@ -295,7 +295,7 @@ def test_init_runs_a_setup_that_asks_git_for_its_version_as_a_delivery_does(
         return
     ran = cli("init", "--repo", str(here))
     assert ran.code == 0, (ran.out, ran.err)
-    assert "✓ test       1 green" in ran.out
+    assert "✓ test           1 green" in ran.out
     assert "hooksPath" not in (here / ".git/config").read_text()
 
 

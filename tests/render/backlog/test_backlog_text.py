@@ -174,8 +174,8 @@ def test_a_reason_does_not_repeat_the_state() -> None:
     )
     assert change_lines(None, stuck) == ["✗ a failed", "✗ b blocked by a (x)"]
     assert status_lines(stuck)[-2:] == ["blocked   b by a (x)", "failed    a"]
-    opening = night(view("a", "ready"), waiting="for its branch")
-    assert status_lines(opening)[1] == change_lines(None, opening)[0] == "! waits for its branch"
+    opening = night(view("a", "ready"), waiting="creating its branch")
+    assert status_lines(opening)[1] == change_lines(None, opening)[0] == "! creating its branch"
 
 
 def test_money_that_nobody_knows_is_no_zero() -> None:

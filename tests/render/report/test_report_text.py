@@ -260,7 +260,7 @@ def test_a_verdict_its_faults_and_its_promises_are_lines() -> None:
 
 def test_the_whole_line_stands_in_watch_and_at_the_end_with_where_to_read_of_the_promises() -> None:
     steps = [StepRecord(step="run_tests", status="done", summary=VERDICT.summary, duration_s=4.1)]
-    assert format_rows(steps) == [f"✓ test       46 green · {LINE}  4.1 s"]
+    assert format_rows(steps) == [f"✓ test           46 green · {LINE}  4.1 s"]
     fixed = [StepRecord(step="fix_review", status="done", commit="c" * 40), *steps]
     assert f"46 green again · {LINE}" in format_rows(fixed)[0]
     request = DeliveryRequest(repository="r", request="Add sub")

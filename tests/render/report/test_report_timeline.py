@@ -23,7 +23,7 @@ def drawn(svg: str) -> ET.Element:
 
 def test_each_thing_that_happened_is_a_row_with_its_steps_one_after_the_other() -> None:
     told = timeline_of(sample())
-    names = ["prepare", "plan", "build", "test", "fix tests", "review", "fix review", "review", "ship"]
+    names = ["prepare", "plan", "build", "test", "test fix 1", "review", "review fix 1", "review", "ship"]
     assert [row.name for row in told.rows] == names
     assert [len(row.bars) for row in told.rows] == [1, 2, 2, 1, 3, 1, 3, 1, 1]
     assert [(bar.start, bar.end) for bar in told.rows[4].bars] == [(111.0, 136.5), (136.6, 136.9), (137.0, 149.2)]
