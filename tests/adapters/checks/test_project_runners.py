@@ -345,7 +345,8 @@ async def test_a_go_package_that_does_not_build_is_named(bench: Bench, files: Fi
 
 
 @pytest.mark.parametrize("file", ["none/none.go", "none/none_test.go"])
-@pytest.mark.story
+@pytest.mark.slow  # compiles Go's standard library
+@pytest.mark.timeout(400)
 async def test_go_packages_without_tests_are_nothing_to_complain_of(bench: Bench, files: Files, file: str) -> None:
     require("go")
     result = await bench.one(files({"go.mod": GO["go.mod"], file: GO["none/none.go"]}), "go test ./...")

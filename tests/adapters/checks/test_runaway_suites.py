@@ -268,7 +268,12 @@ def test_more_cases_than_a_suite_has_are_not_read_and_as_many_as_that_are_held_i
 
 
 @pytest.mark.parametrize(
-    "filler", ["printed by a test\n", "\x1b[1m a line in colour &#27;[0m\n" * 9 + "\0", "\xe9&lt;]]&gt;"]
+    "filler",
+    [
+        "printed by a test\n",
+        pytest.param("\x1b[1m a line in colour &#27;[0m\n" * 9 + "\0", marks=pytest.mark.slow),
+        pytest.param("\xe9&lt;]]&gt;", marks=pytest.mark.slow),
+    ],
 )
 async def test_a_green_suite_whose_report_has_200_megabytes_is_green(bench: Bench, files: Files, filler: str) -> None:
     write = (
@@ -291,10 +296,10 @@ def test_60_000_tests_of_go_are_read_in_seconds(tmp_path: Path) -> None:
                 file.write(json.dumps({"Action": action, "Package": f"p{n // 10}", "Test": f"Test{n}"}) + "\n")
             if n % 10 == 9:
                 file.write(json.dumps({"Action": "fail", "Package": f"p{n // 10}"}) + "\n")
-    started = time.monotonic()
+    started = time.process_time()
     cases = read_go_events(path)
     assert (len(cases), sum(case.outcome == "failed" for case in cases)) == (60_000 + 5_000, 1_000)
-    assert time.monotonic() - started < 15
+    assert time.process_time() - started < 15
 
 
 async def test_output_that_is_no_text_is_kept_readable(bench: Bench, files: Files) -> None:

@@ -160,7 +160,8 @@ async def test_packages_that_are_only_installed_from_need_no_layer(full, package
     assert command_mounts(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
 
 
-@pytest.mark.story
+@pytest.mark.slow  # compiles Go's standard library twice
+@pytest.mark.timeout(400)
 async def test_results_of_tests_that_ran_in_setup_are_not_believed(full, packages, binds, run, worktree):
     require("go")
     (worktree / "go.mod").write_text("module calc\n\ngo 1.18\n")
