@@ -152,14 +152,14 @@ async def form_text(request: web.Request, name: str) -> str:
 
 
 def age_text(since: datetime, until: datetime | None = None) -> str:
-    """Return how long ago something was, `just now`, `40 s`, `4m 00s`, `3h 05m`, or how long it took `until` then.
-
-    As coarse as a page that is not sent again every second needs it.
-    """
-    seconds = max(0.0, ((until or datetime.now(UTC)) - since).total_seconds())
+    """Return how long something took `until` then, such as `1m 49s`; without it how long ago it was: `just now`,
+    `40 s`, `4 min`, `3h 05m`, as coarse as a page that is not sent again every second needs it."""
+    if until is not None:
+        return span((until - since).total_seconds())
+    seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
     if seconds < 60:
         return f"{seconds // 10 * 10:.0f} s" if seconds >= 10 else "just now"
-    return span(seconds // 60 * 60)
+    return f"{seconds // 60:.0f} min" if seconds < 3600 else span(seconds // 60 * 60)
 
 
 def time_text(moment: datetime) -> str:

@@ -20,6 +20,7 @@ from perdure.render.formatting import align_columns, time_ago
 from tests.cli.conftest import ROOT, Cli, Ran
 from tests.cli.decision_fixtures import Desk, desk
 from tests.engine import git
+from tests.waiting import patient
 
 __all__ = ["desk"]
 
@@ -200,6 +201,15 @@ def nowhere(tmp_path: Path) -> Cli:
     """In a directory that is no repository: for what is refused before one is looked at."""
     (tmp_path / "nowhere").mkdir()
     return Cli(tmp_path / "home", tmp_path / "nowhere", {"ANTHROPIC_API_KEY": "not-a-key"})
+
+
+@pytest.mark.parametrize("command", ["doctor", "deliver Add", "up --detach"])
+def test_where_git_is_missing_it_is_named_and_nothing_is_started(cli: Cli, tmp_path: Path, command: str) -> None:
+    process = cli.start(*command.split(), PATH=str(tmp_path))
+    out, err = process.communicate(timeout=patient(60))
+    fix = "install git, or put its directory on the PATH"
+    assert (process.returncode, out) == (2, "")
+    assert err.splitlines() == ["error: git cannot be run", f"  where: PATH={tmp_path}", f"  fix: {fix}"]
 
 
 def test_a_directory_that_is_no_repository(cli: Cli, tmp_path: Path) -> None:

@@ -23,14 +23,18 @@ from perdure.adapters.git.credentials import Credential, main_line, offer_creden
 from perdure.adapters.sandbox.usage import measure_usage, process_tree
 from perdure.adapters.system.files import size_on_disk
 from perdure.models import limits
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import SANDBOX_PROCESSES
 from perdure.text import cut_middle
 
 _QUIET = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _own_values = {name: os.environ[name] for name in _QUIET if name in os.environ}
 os.environ |= _QUIET
-import git  # noqa: E402  # it calls `git version` now, which a configuration that git cannot read would end
+try:
+    import git  # it calls `git version` now, which a configuration that git cannot read would end
+except ImportError as error:
+    fix = "install git, or put its directory on the PATH"
+    raise BadInput("git cannot be run", where=f"PATH={os.environ.get('PATH', '')}", fix=fix) from error
 
 for _name in _QUIET:
     del os.environ[_name]

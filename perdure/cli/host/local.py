@@ -25,13 +25,16 @@ from perdure.text import format_count
 def up(detach: bool) -> None:
     """Start Temporal, a worker and the page for this home: until Ctrl-C, or with `detach` in the background.
 
-    What runs already is kept. Raises BadInput when the host's settings are wrong, and PerdureError when something does
-    not start.
+    What runs already is kept. Raises BadInput when git is missing or the host's settings are wrong, and PerdureError
+    when something does not start.
     """
     from perdure.adapters.repository.host import load_host_config
     from perdure.local.up import bring_up as run
 
-    load_host_config(os.environ)  # a worker that cannot read its settings would be started again and again
+    # A worker without git, or with settings that it cannot read, would be started again and again.
+    import perdure.adapters.git.command  # noqa: F401
+
+    load_host_config(os.environ)
     run_coroutine(run(Home.find(), detach, Screen().say))
 
 

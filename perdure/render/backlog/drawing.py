@@ -231,7 +231,7 @@ def _draw_svg(graph: _Graph) -> str:
             f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="system-ui, sans-serif">',
             f'<title id="graph-title">{escape(one_line(f"Backlog {graph.id}", 120))}</title>',
             f'<desc id="graph-desc">{escape(graph.summary)}.{escape(chain_note)}</desc>',
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            f'<rect class="ground" width="{width}" height="{height}" fill="#ffffff"/>',
             *(
                 _draw_edge(
                     [places[dependency], *passing_places.get((dependency, item.id), []), places[item.id]],
@@ -265,9 +265,10 @@ def _draw_edge(stops: list[tuple[int, int]], node_width: int, is_chain: bool) ->
     tip = stops[-1][0]
     head = f"M{tip - 8} {y - 4}L{tip} {y}L{tip - 8} {y + 4}Z"
     colour, stroke_width = ("#1a1d21", 3) if is_chain else ("#8a8f97", 1)
+    line_class, head_class = (' class="chain-line"', ' class="chain-head"') if is_chain else ("", "")
     return (
-        f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/><path '
-        f'd="{head}" fill="{colour}"/>'
+        f'<path{line_class} d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/>'
+        f'<path{head_class} d="{head}" fill="{colour}"/>'
     )
 
 
