@@ -28,11 +28,10 @@ def up(detach: bool) -> None:
     What runs already is kept. Raises BadInput when git is missing or the host's settings are wrong, and PerdureError
     when something does not start.
     """
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.local.up import bring_up as run
-
     # A worker without git, or with settings that it cannot read, would be started again and again.
     import perdure.adapters.git.command  # noqa: F401
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.local.up import bring_up as run
 
     load_host_config(os.environ)
     run_coroutine(run(Home.find(), detach, Screen().say))
