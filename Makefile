@@ -54,12 +54,12 @@ stories: $(READY) ## whole deliveries, browsers, hosts with all their processes:
 	@$(FORGET)
 	@$(BIN)/python $(SUITE) "story and not (slow or always)" $(call AGAIN,$(BIN)/python)
 
-# What CI runs: measuring costs a third of the suite's time again. Worker processes are measured too (tool.coverage.run).
-coverage: $(READY) ## both, and how many lines and branches they went through: at least 85 %
+# Measuring costs a third of the time again: stories are not measured. Worker processes are (tool.coverage.run).
+coverage: $(READY) ## what `make test` runs, and how many lines and branches it goes through: at least 85 %
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
 	@$(FORGET)
-	@$(BIN)/python -m coverage run $(SUITE) "not slow" $(call AGAIN,$(BIN)/python -m coverage run)
+	@$(BIN)/python -m coverage run $(SUITE) "not slow and (not story or always)" $(call AGAIN,$(BIN)/python -m coverage run)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
