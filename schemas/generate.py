@@ -201,7 +201,7 @@ def build_files() -> dict[str, str]:
     texts = {f"docs/schema/{name}.json": _to_json_text(value) for name, value in schemas.items()}
     texts["docs/schema/README.md"] = build_guide(SHAPES)
     types = collect_types(list(schemas.values()))
-    texts["examples/typescript/perdure.ts"] = build_typescript(types)
+    texts["examples/clients/typescript/perdure.ts"] = build_typescript(types)
     texts["examples/clients/go/perdure/types.go"] = build_go(types)
     texts["examples/clients/java/src/main/java/perdure/Types.java"] = build_java(types)
     return texts

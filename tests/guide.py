@@ -70,16 +70,16 @@ def installed(directory: Path, *packages: str) -> None:
 
 
 def example(shared: pytest.TempPathFactory, home: Path) -> Path:
-    """`home` with examples/typescript in it and its packages, which docs/submitting.md's command has fetched once for
-    all processes of a run; the running test is left out where they cannot be fetched."""
+    """`home` with examples/clients/typescript in it and its packages, which are fetched once for all processes
+    of a run; the running test is left out where they cannot be fetched."""
     require("node", "npm")
     base = shared.getbasetemp()
     place = (base if base.name.startswith("pytest-") else base.parent) / "typescript"
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "whole").exists():
-            shutil.copytree(ROOT / "examples/typescript", place, ignore=_MADE, dirs_exist_ok=True)
-            words = [*snippet("typescript").partition(" && ")[0].split(), "--no-audit", "--no-fund"]
+            shutil.copytree(ROOT / "examples/clients/typescript", place, ignore=_MADE, dirs_exist_ok=True)
+            words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
             try:
                 done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=_NPM_S, check=False)
             except subprocess.TimeoutExpired as error:
@@ -89,7 +89,7 @@ def example(shared: pytest.TempPathFactory, home: Path) -> Path:
                 said = done.stderr[-300:]
                 pytest.skip(f"the TypeScript example was NOT run: its packages cannot be fetched here: {said}")
             (place / "whole").touch()
-    shutil.copytree(ROOT / "examples/typescript", home, ignore=_MADE)
+    shutil.copytree(ROOT / "examples/clients/typescript", home, ignore=_MADE)
     (home / "node_modules").symlink_to(place / "node_modules")
     return home
 

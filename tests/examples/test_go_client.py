@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client_samples import CLIENTS, Sample, fetch_or_leave_out, play_story
+from tests.client_samples import CLIENTS, Sample, fetch_or_leave_out, play_child, play_schedule, play_story
 from tests.engine import Engine
 from tests.needs import require
 
@@ -38,3 +38,13 @@ async def test_a_program_in_go_delivers_attaches_fails_with_a_type_and_cancels(
     engine: Engine, programs: Path, tmp_path: Path
 ) -> None:
     await play_story(Sample((str(programs / "deliver"),), engine, tmp_path), "go")
+
+
+async def test_a_workflow_in_go_has_a_delivery_as_its_child_and_cancels_it(
+    engine: Engine, programs: Path, tmp_path: Path
+) -> None:
+    await play_child(Sample((str(programs / "child"),), engine, tmp_path), "go")
+
+
+async def test_a_schedule_made_in_go_begins_a_delivery(engine: Engine, programs: Path, tmp_path: Path) -> None:
+    await play_schedule(Sample((str(programs / "schedule"),), engine, tmp_path), "go")

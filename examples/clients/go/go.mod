@@ -3,6 +3,7 @@ module example.com/perdure
 go 1.26.0
 
 require (
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	go.temporal.io/api v1.64.3
 	go.temporal.io/sdk v1.51.0
 	go.temporal.io/sdk/contrib/envconfig v1.0.2

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"example.com/perdure/perdure"
 	enums "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -26,20 +27,20 @@ func main() {
 		start(ctx, c, id, json.RawMessage(request))
 		follow(ctx, c, id)
 	}
-	var result struct{ Status, Reason, Message, Branch string }
+	var result perdure.DeliveryResult
 	err := c.GetWorkflow(ctx, id, "").Get(ctx, &result)
 	if failure := new(temporal.ApplicationError); errors.As(err, &failure) && failure.Type() == "NotDelivered" {
-		check(failure.Details(&result)) // the same object
-		log.Fatalf("%s %s: %s", result.Status, result.Reason, result.Message)
+		err = failure.Details(&result) // the same object, with status and reason
+		defer os.Exit(1)
 	}
 	check(err) // InvalidRequest, or cancelled
-	fmt.Println(result.Status, result.Branch)
+	check(json.NewEncoder(os.Stdout).Encode(result))
 }
 
 func start(ctx context.Context, c client.Client, id string, request json.RawMessage) {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // nobody answers without a worker: it is recorded, once
 	defer stop()
-	var there struct{ Repository, Request string } // of the delivery that was there already, where one was: compare
+	var there perdure.DeliveryAttached // of the delivery that was there already, where one was: compare
 	check(must(c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{ID: id, TaskQueue: "perdure",
 			WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,  // it runs: attach
@@ -51,20 +52,17 @@ func start(ctx context.Context, c client.Client, id string, request json.RawMess
 }
 
 func follow(ctx context.Context, c client.Client, id string) {
-	var progress struct {
-		Status, Phase string
-		Asked         *struct{ Gate, Of string }
-	}
-	for shown := "-"; progress.Status == "" || progress.Status == "running"; time.Sleep(300 * time.Millisecond) {
+	var progress perdure.Progress
+	for shown := ""; progress.Status == "" || progress.Status == "running"; time.Sleep(300 * time.Millisecond) {
 		check(must(c.QueryWorkflow(ctx, id, "", "progress")).Get(&progress))
-		if asked := progress.Asked; asked != nil && asked.Gate == "plan" {
-			check(c.SignalWorkflow(ctx, id, "", "say", map[string]string{"id": "note-1", "text": "Mind the sign"}))
+		if asked := progress.Asked; asked != nil && asked.Gate == perdure.GatePlan {
+			check(c.SignalWorkflow(ctx, id, "", "say", perdure.Say{ID: "note-1", Text: "Mind the sign"}))
 			check(must(c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: id, UpdateName: "approve",
-				Args: []any{map[string]string{"of": asked.Of}}, WaitForStage: client.WorkflowUpdateStageCompleted})).Get(ctx, nil))
+				Args: []any{perdure.Approve{Of: asked.Of}}, WaitForStage: client.WorkflowUpdateStageCompleted})).Get(ctx, nil))
 			fmt.Println("approved", asked.Of)
 		}
-		if progress.Phase != shown {
-			shown = progress.Phase
+		if progress.Phase != nil && *progress.Phase != shown {
+			shown = *progress.Phase
 			fmt.Println("phase", shown)
 		}
 	}
