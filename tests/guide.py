@@ -95,4 +95,4 @@ def example(shared: pytest.TempPathFactory, home: Path) -> Path:
 
 
 _MADE = shutil.ignore_patterns("node_modules", "dist")
-_NPM_S = 90
+_NPM_S = 200

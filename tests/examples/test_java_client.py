@@ -29,7 +29,8 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
         pytest.skip(f"the samples in Java were NOT run: their packages cannot be fetched here: {done.stdout[-300:]}")
     assert done.returncode == 0, done.stdout
     target = project / "target"
-    return ("java", "-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*")
+    quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # half of the processor time of a short program
+    return ("java", *quick, "-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*")
 
 
 @pytest.mark.long

@@ -39,7 +39,9 @@ async def test_every_block_for_a_shell_runs_one_after_the_other(engine: Engine, 
         timeout=280,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    assert (await engine.handle("from-shell").result())["status"] == "draft", "nothing was tested"
+    result = await engine.handle("from-shell").result()
+    assert (result["status"], result["attempts"]) == ("draft", []), "nothing was tested"
+    assert '"attempts": null' in done.stdout, "the command shows an empty list as it is: say so on the page"
 
     runs = [run async for run in engine.client.list_workflows("WorkflowId = 'again'")]
     assert {run.status for run in runs} == {WorkflowExecutionStatus.CANCELED}
