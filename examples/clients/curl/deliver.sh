@@ -58,7 +58,8 @@ elif start; then
 fi
 end=
 until [[ $end ]]; do # the last event; asked again where none came in time
-  end=$(curl -sS --max-time 60 "$api/namespaces/${TEMPORAL_NAMESPACE:-default}/workflows/$id/history?waitNewEvent=true&historyEventFilterType=HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT" |
+  end=$(curl -sS --max-time 60 -G -d waitNewEvent=true -d historyEventFilterType=HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT \
+    "$api/namespaces/${TEMPORAL_NAMESPACE:-default}/workflows/$id/history" |
     jq '.history.events[-1] // empty') || true
 done
 jq -r '(.workflowExecutionCompletedEventAttributes.result // .workflowExecutionFailedEventAttributes.failure.applicationFailureInfo.details
