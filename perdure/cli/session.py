@@ -29,12 +29,21 @@ _CANDIDATES = 200
 """Newest deliveries among which the beginning of an id is looked up; older ones are found by their whole id."""
 
 
+class BacklogNamed(BadInput):
+    """A command about a delivery was given the id of a backlog. `backlog`: that id."""
+
+    def __init__(self, backlog: str) -> None:
+        fix = f"perdure backlog status {shell_word(backlog)}; its deliveries are {backlog}/ITEM"
+        super().__init__(f"{backlog} is a backlog, not a delivery", where=backlog, fix=fix)
+        self.backlog = backlog
+
+
 async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
     """Find the one delivery that `text` names and return its id.
 
     `text` is an id, the beginning of an id, the name of a schedule (its newest delivery), `@last` or `@waiting`. The id
-    of a backlog means its only item that waits, where a decision is made. Raises BadInput when no delivery matches, or
-    more than one.
+    of a backlog means its only item that waits, where a decision is made; else it raises BacklogNamed. Raises BadInput
+    when no delivery matches, or more than one.
 
     decision  the update by which the waiting delivery is decided; empty: any
     """
@@ -60,8 +69,7 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
             return only_waiting_id(
                 waiting_items, decision, where=text, fix=f"perdure backlog status {shell_word(text)}"
             )
-        fix = f"perdure backlog status {shell_word(text)}; its deliveries are {text}/ITEM"
-        raise BadInput(f"{text} is a backlog, not a delivery", where=text, fix=fix)
+        raise BacklogNamed(text)
     candidate_ids = [candidate.delivery_id for candidate in await perdure.list(limit=_CANDIDATES)]
     return find_scheduled_workflow(text, candidate_ids) or match_id_prefix(text, candidate_ids)
 

@@ -108,7 +108,12 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         listed = json.loads((await asyncio.to_thread(typed, "list", "--json")).out)
         assert fresh in [one.get("backlog_id") for one in listed]
         assert f"{fresh}/api" in [one.get("delivery_id") for one in listed]
-        assert f"{fresh} is a backlog" in (await asyncio.to_thread(typed, "show", fresh)).err
+        for command in ("show", "watch"):
+            seen = await asyncio.to_thread(typed, command, fresh, "--json")
+            assert json.loads(seen.out)["items"] == json.loads(end.out)["items"], command
+        assert (await asyncio.to_thread(typed, "report", fresh, "--json")).out
+        assert "nothing of it can be changed" in (await asyncio.to_thread(typed, "cancel", fresh)).err
+        assert f"{fresh} is a backlog" in (await asyncio.to_thread(typed, "diff", fresh)).err
 
 
 @pytest.mark.timeout(90)
