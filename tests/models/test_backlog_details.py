@@ -81,6 +81,13 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
     assert len(render_items_table(request, state).encode()) <= 60_000
 
 
+def test_the_pull_request_names_what_blocks_an_item_as_the_status_does() -> None:
+    request, state = backlog({"id": "api"}, {"id": "page", "depends_on": ["api"]}, {"id": "docs"})
+    state.items["api"].phase = ItemPhase.FAILED
+    table = [line.split(" | ") for line in render_items_table(request, state).split("\n")[2:]]
+    assert [row[2].strip() for row in table] == ["failed", "blocked by api", "not begun"]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NASTY, min_size=4, max_size=4))
 def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str]) -> None:

@@ -12,6 +12,7 @@ from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogState, ItemPhase, ItemView
 from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
+from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import item_views, unreserved_usd
 from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, format_price, page_link
 from perdure.text import format_count, shell_word
@@ -69,7 +70,8 @@ def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
     """Return the Markdown table of items for the pull request of their branch, those that landed first; at most
     _TABLE_BYTES, items that do not fit are counted."""
     order = {id: (item.phase is not ItemPhase.LANDED, item.order, id) for id, item in state.items.items()}
-    rows = (_pull_request_row(state, id) for id in sorted(state.items, key=lambda id: order[id]))
+    blocked_by = Dependencies.from_state(state).blocked_by
+    rows = (_pull_request_row(state, id, blocked_by.get(id, "")) for id in sorted(order, key=lambda id: order[id]))
     head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
     return "\n".join([*head, *_fit_rows(rows, len(order), _TABLE_BYTES)])
 
@@ -202,11 +204,13 @@ def _item_row(item: ItemView, gap: str) -> str:
     return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
 
 
-def _pull_request_row(state: BacklogState, id: str) -> str:
-    """Return an item's row in the table of the pull request: id, caption, outcome and its reason, commit and cost."""
+def _pull_request_row(state: BacklogState, id: str, culprit: str) -> str:
+    """Return an item's row in the table of the pull request: id, caption, outcome and its reason, commit and cost.
+    `culprit`: the item that blocks it; empty: none."""
     item = state.items[id]
     why = "" if item.phase is ItemPhase.LANDED else item.message or item.child.reason
-    outcome = item.phase.value if item.phase is not ItemPhase.WAITING else "not begun"
+    not_begun = f"blocked by {escape_line(culprit, 40)}" if culprit else "not begun"
+    outcome = not_begun if item.phase is ItemPhase.WAITING else item.phase.value
     commit = f"`{item.landing.commit[:12]}`" if item.landing.commit else ""
     return (
         f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | "
