@@ -29,6 +29,8 @@ from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.sealed_facts import (
     published_title,
+    pull_request_fact,
+    require_comment,
     require_commit,
     require_no_secret,
     require_publishable,
@@ -158,7 +160,8 @@ class ForgeActivities(OnHost):
     async def comment(self, work: publishing.CommentInput) -> publishing.CommentResult:
         """Write the delivery's one comment on its issue, or edit it, and return its address; nothing is written, and
         the address is empty, when there is no issue, or no forge with accounts. Raises ForgeRefused, ForgeUnavailable,
-        and Superseded when a newer attempt has taken over the workspace."""
+        Superseded when a newer attempt has taken over the workspace, and Diverged when it names a verdict or a pull
+        request that this home has not made."""
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             update_heartbeat(doing="telling the issue")
             lease.check()
@@ -167,8 +170,9 @@ class ForgeActivities(OnHost):
     def _write_comment(self, vault: Vault, work: publishing.CommentInput) -> publishing.CommentResult:
         """Write the delivery's status, with receipt and spending, as its one comment on its issue, in place of the
         earlier text; return the comment's address. Without an issue, or a forge with accounts, write nothing and return
-        an empty one. Raises ForgeRefused, ForgeUnavailable."""
+        an empty one. Raises ForgeRefused, ForgeUnavailable, Diverged."""
         contract = self._host.load_contract(vault, work.delivery, work.contract)
+        require_comment(self._host.facts(work.delivery), contract, work)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
             return publishing.CommentResult()
@@ -233,6 +237,10 @@ def _create_pull_request(
     template = read_template(vault, contract.base_sha)
     screenshots = read_screenshots(vault, work.delivery, work.screenshots)
     is_local = not isinstance(forge, HostedForge)
+    # A link that a workflow names leads nowhere else.
+    own_address = f"{forge.web_url.rstrip('/')}/" if isinstance(forge, HostedForge) else ""
+    links = {name: url for name, url in work.artifacts.items() if own_address and url.startswith(own_address)}
+    work = work.model_copy(update={"artifacts": links, "title": title})
     report = read_report(vault, work.delivery, work.tests.report if work.tests is not None else "")
     evidence = EngineObservations(
         read_findings(vault, work.delivery, work.findings), screenshots, pictures_beside=is_local, report=report
@@ -243,7 +251,7 @@ def _create_pull_request(
     pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if is_local else {}
     proposal = Proposal(
         delivery=work.delivery,
-        title=pull_request_title(work.model_copy(update={"title": title})),
+        title=pull_request_title(work),
         body=body_text,
         head=work.branch,
         head_sha=work.head,
@@ -256,6 +264,7 @@ def _create_pull_request(
     result = forge.open_or_update_pull(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
     pull = result.pull_request
+    host.facts(work.delivery).seal_facts(pull_request_fact(pull))
     return publishing.ShipResult(
         pull_request=pull,
         message="; ".join(result.notes),

@@ -15,9 +15,9 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import delivery_title
 from perdure.adapters.system.files import append_json_line, read_json_lines
 from perdure.adapters.system.home import Home
-from perdure.models.delivery.publishing import ShipInput
+from perdure.models.delivery.publishing import CommentInput, ShipInput
 from perdure.models.delivery.request import keyed_hash
-from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.result import PullRequest, TestsStatus
 from perdure.models.delivery.turn import Contract, Ending, TurnInput, TurnResult
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import Diverged
@@ -118,6 +118,11 @@ def move_fact(repository: str, branch: str, onto: str, head: str) -> Fact:
     return "move", repository, branch, onto, head
 
 
+def pull_request_fact(pull: PullRequest) -> Fact:
+    """Return the fact that the home has opened this pull request for the delivery, or updated the one that was open."""
+    return "pull request", str(pull.number), pull.url
+
+
 def require_commit(facts: SealedFacts, vault: Vault, contract: Contract, commit: str) -> None:
     """Raise Diverged unless the commit was made for the delivery, or is the one it began on; do nothing for a delivery
     that began before facts were sealed."""
@@ -140,6 +145,17 @@ def require_verdict(facts: SealedFacts, contract: Contract, verdict: TestVerdict
         return
     if verdict is None or tests_fact(contract, verdict) not in facts:
         raise Diverged(f"no tests gave that verdict here{f' on {verdict.tree[:12]}' if verdict is not None else ''}")
+
+
+def require_comment(facts: SealedFacts, contract: Contract, work: CommentInput) -> None:
+    """Raise Diverged unless this home opened the pull request and made the verdict that a comment names, as far as it
+    names any; do nothing for a delivery that began before facts were sealed."""
+    if not contract.sealed:
+        return
+    if work.tests is not None:
+        require_verdict(facts, contract, work.tests)
+    if work.pull_request is not None and pull_request_fact(work.pull_request) not in facts:
+        raise Diverged(f"pull request #{work.pull_request.number} was not opened here for this delivery")
 
 
 def require_publishable(facts: SealedFacts, vault: Vault, contract: Contract, work: ShipInput) -> None:

@@ -8,9 +8,20 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.sealed_facts import SealedFacts, plan_fact, published_title
+from perdure.adapters.worker import sealed_facts
+from perdure.adapters.worker.sealed_facts import (
+    SealedFacts,
+    plan_fact,
+    published_title,
+    pull_request_fact,
+    require_comment,
+)
 from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.publishing import CommentInput
+from perdure.models.delivery.result import PullRequest, TestsStatus
 from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
+from perdure.models.errors import Diverged
 from tests.repositories import make_target
 
 PLAN, ANOTHER = "a" * 64, "b" * 64
@@ -39,3 +50,34 @@ def test_a_change_is_named_by_its_sealed_plan_or_its_request_and_by_nothing_that
     assert published_title(facts, vault, contract, PLAN, "Hijacked") == "Add sub as edited"
     before_facts = contract.model_copy(update={"sealed": False})
     assert published_title(facts, vault, before_facts, PLAN, "As it was") == "As it was"
+
+
+def test_a_comment_names_no_verdict_and_no_pull_request_that_the_home_has_not_made(tmp_path: Path) -> None:
+    facts = SealedFacts(Home(tmp_path / "home"), "calc-sub")
+    contract = Contract(
+        delivery="calc-sub",
+        repository="https://github.com/me/calc",
+        request="Add sub",
+        base="main",
+        base_sha="0" * 40,
+        branch="perdure/calc-sub",
+        config=RepositoryConfig(version=1),
+        sealed=True,
+    )
+    pull = PullRequest(number=7, title="feat: add sub", url="https://github.com/me/calc/pull/7")
+    verdict = TestVerdict(status=TestsStatus.GREEN, tree="1" * 40, summary="4321 passed")
+    works = [
+        CommentInput(delivery="calc-sub", contract=PLAN, workflow_id="calc-sub", status="delivered", **named)
+        for named in ({"pull_request": pull}, {"tests": verdict})
+    ]
+    for work in works:
+        with pytest.raises(Diverged):
+            require_comment(facts, contract, work)
+        require_comment(facts, contract.model_copy(update={"sealed": False}), work)
+    facts.seal_facts(pull_request_fact(pull), sealed_facts.tests_fact(contract, verdict))
+    for work in works:
+        require_comment(facts, contract, work)
+    with pytest.raises(Diverged, match="pull request #8 was not opened here"):
+        require_comment(
+            facts, contract, works[0].model_copy(update={"pull_request": pull.model_copy(update={"number": 8})})
+        )
