@@ -171,7 +171,7 @@ class ContractBuilder(OnHost):
             env=os.environ,
             repository=load_repository_config(text, CONFIG_FILE) if text is not None else None,
             repository_name=f"{CONFIG_FILE} on {base}",
-            config=load_repository_config(request.config, "--config") if request.config is not None else None,
+            config=load_repository_config(request.config, "config") if request.config is not None else None,
             request=request,
         )
 

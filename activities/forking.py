@@ -89,7 +89,7 @@ def with_agents(contract: Contract, model: str, agent: str, step: Step, turn: in
     steps, origins = contract.config.steps, dict(contract.origins)
     if agent and turn > 1 and getattr(steps, step).agent != agent:
         message = f"agent: {step} turn {turn} is in the middle of a conversation of {getattr(steps, step).agent}"
-        raise InvalidRequest(message, fix=f"{agent} can begin at {step}:1; another --model can go on anywhere")
+        raise InvalidRequest(message, fix=f"{agent} can begin at {step}:1; another model can go on anywhere")
     overrides = {name: value for name, value in (("model", model), ("agent", agent)) if value}
     for agentic_step in AGENTIC:
         steps = steps.model_copy(update={agentic_step: getattr(steps, agentic_step).model_copy(update=overrides)})
@@ -149,7 +149,7 @@ def _fork_contract(
     if reason := BranchBase(vault, target.heads, contract.base, contract.base_sha, work.delivery).unpushable_reason(
         branch
     ):
-        raise InvalidRequest(f"forked: {reason}", where=work.request.repository, fix="fork with another --id")
+        raise InvalidRequest(f"forked: {reason}", where=work.request.repository, fix="fork under another id")
     return vault, _derive_contract(contract, work, forked, contract.source if is_ours else ""), False
 
 

@@ -1,5 +1,5 @@
-"""Activities `notice_addresses` and `notify`: to which addresses of this host a notice about a delivery goes, and
-sending it to one of them.
+"""Activities `has_subscribers`, `notice_addresses` and `notify`: whether, and to which addresses of this host, a notice
+about a delivery goes, and sending it to one of them.
 
 Effect: one request an address. It cannot look first, so what is sent again after a death carries the same id. Key: the
 notice and the address.
@@ -14,6 +14,8 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.on_host import OnHost
 from perdure.adapters.notify.webhook import make_message, post_notice
@@ -23,10 +25,15 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.state import Progress
 from perdure.models.errors import NoticeUnheard
-from perdure.models.limits import NOTIFY_PAUSE_MAX
-from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult
+from perdure.models.limits import NOTIFY_PAUSE_MAX, RPC_TIMEOUT
+from perdure.models.notice import Addresses, Event, Notice, NotifyInput, NotifyResult
 from perdure.text import is_web_address
+
+DELIVERY_ANSWERS = timedelta(seconds=10)
+"""Limit for the delivery's answer whether it still waits: the server hands the question to a worker that has died for
+10 s. Without an answer the notice is sent: told twice is better than never."""
 
 _NO_SUCH_ADDRESS = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
 
@@ -49,14 +56,22 @@ class NoticeActivities(OnHost):
         return Addresses(names=listeners.names_for(notice.event))
 
     @activity.defn
+    async def has_subscribers(self, event: Event) -> bool:
+        """Return whether an address of this host has subscribed to an event of notices."""
+        return bool(self._host.listeners.names_for(event))
+
+    @activity.defn
     async def notify(self, work: NotifyInput) -> NotifyResult:
         """Send a notice to one address, with a link to the delivery in the Web UI if there is one, and return the
-        status of the answer. Raises NoticeRefused when the address refuses it for good; NoticeUnheard, which is
-        retried, when it may answer later or this worker does not have it."""
+        status of the answer. Sends nothing where the delivery no longer waits for what the notice says: it may have
+        been decided while no worker ran. Raises NoticeRefused when the address refuses it for good; NoticeUnheard,
+        which is retried, when it may answer later or this worker does not have it."""
         address = self._host.listeners.find_address(work.to)
         if address is None:
             raise NoticeUnheard(f"{work.to}: {_NO_SUCH_ADDRESS}")
         update_heartbeat(doing=f"telling {work.to}")
+        if await _is_outdated(work.notice):
+            return NotifyResult(status=0)
         namespace = activity.info().workflow_namespace or "default"
         workflows_url = await in_thread(_workflows_url, self._host.home, os.environ, namespace)
         web_ui = f"{workflows_url}/{quote(work.notice.delivery_id, safe='')}" if workflows_url else ""
@@ -66,6 +81,21 @@ class NoticeActivities(OnHost):
         status = await post_notice(address, work.notice.id, body, self._host.listeners.keys, min_pause_s=min_pause_s)
         crash_point(CrashPoint.AFTER_NOTICE)
         return NotifyResult(status=status)
+
+
+async def _is_outdated(notice: Notice) -> bool:
+    """Return whether the delivery of a notice has ended, or waits no longer for what the notice says: asked of its
+    workflow, which reads all that has come in first. False for a notice of an end, and where no answer comes."""
+    if notice.event in ("ended", "test"):
+        return False
+    handle = activity.client().get_workflow_handle(notice.delivery_id)
+    try:
+        if (await handle.describe(rpc_timeout=RPC_TIMEOUT)).status is not WorkflowExecutionStatus.RUNNING:
+            return True
+        progress = await handle.query("progress", result_type=Progress, rpc_timeout=DELIVERY_ANSWERS)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+    return notice.is_outdated(progress.waiting, progress.pending_decision)
 
 
 def _workflows_url(home: Home, environ: Mapping[str, str], namespace: str) -> str:

@@ -66,8 +66,9 @@ EVENTS_A_PAGE = 100
 CALLED_ALONE = frozenset({"read", "keep", "spent", "verify", "verify_published", "aim"})
 """Activities that clients call without a workflow: they read a delivery, or store a text for it."""
 
-REPORTS_ITSELF = "former_run"
-"""The activity whose result is the answer: its workflow ends by it in words of its own."""
+ASKED_BY_ANY = ("former_run", "has_subscribers")
+"""Activities that are for a workflow of any origin: the one whose result is the answer, as its workflow ends by it in
+words of its own; and whether anybody wants to hear of a request that was refused."""
 
 
 class OriginInterceptor(Interceptor):
@@ -84,7 +85,7 @@ class OriginInterceptor(Interceptor):
         retried, when the server does not answer."""
         if info.workflow_id is None or info.workflow_run_id is None:
             return "" if info.activity_type in CALLED_ALONE else f"{info.activity_type} is called by {FOREIGN}"
-        if info.activity_type == REPORTS_ITSELF:
+        if info.activity_type in ASKED_BY_ANY:
             return ""
         return await origin_problem(self._client, self._accepted, info.workflow_id, info.workflow_run_id)
 
@@ -202,16 +203,20 @@ async def _notice_problem(
     arguments: list[Any],
 ) -> str:
     """Return why a notice is not one of the delivery or backlog that it is about; empty: it is, or it is the trial that
-    anybody may send, which says nothing else."""
-    parent_id = started.parent_workflow_execution.workflow_id
+    anybody may send, which says nothing else. That a request was refused is told of any of our workflows, whatever
+    state that request names."""
+    parent_id, is_refusal = started.parent_workflow_execution.workflow_id, False
     with suppress(IndexError, ValidationError):
         notice = Notice.model_validate(arguments[0])
+        is_refusal = notice.event == "ended" and notice.refused
         if not parent_id and notice == trial_notice(description.id, notice.at):
             return ""
     if not arguments or not isinstance(arguments[0], dict) or arguments[0].get("delivery_id") != parent_id:
         return UNKNOWN_NOTICE
     parent = await describe_workflow(client, parent_id, started.parent_workflow_execution.run_id)
     kind = parent.workflow_type if parent is not None else ""
+    if is_refusal and kind in ("Delivery", "Backlog") and _is_ours(parent):
+        return ""
     return await _parent_problem(client, accepted, started, kind, UNKNOWN_NOTICE)
 
 

@@ -49,7 +49,7 @@ from perdure.models.delivery.work import (
     TestInput,
     TestVerdict,
 )
-from perdure.models.errors import WorkCutOff
+from perdure.models.errors import StepError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.plugin import perdure_plugin
@@ -100,7 +100,7 @@ class Script:
         self.conflicts: dict[str, dict[str, str]] = {}
         self.inspections: list[InspectResult] = []
         self.plan_checks: dict[str, CheckPlanResult] = {}
-        self.troubles: dict[str, list[ApplicationError | WorkCutOff]] = {}
+        self.troubles: dict[str, list[ApplicationError | StepError]] = {}
         self.seen: list[TurnInput] = []
         self.preparing: list[PrepareInput] = []
         self.told: list[CommentInput] = []
@@ -191,7 +191,7 @@ class Script:
             self.closed.append(work.tasks)
             if not self.closes:
                 raise ApplicationError("the disk is gone", non_retryable=True)
-            return CloseResult(spend=self.spend, usage=self.usage)
+            return CloseResult(spend=self.spend, usage=self.usage, notifies=bool(self.settings.get("notifies")))
 
         @activity.defn(name=Step.COMMIT)
         async def commit(work: CommitInput) -> CommitResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -37,12 +37,14 @@ from workflows.endings import (
     invalid_request,
     is_cancellation,
     raise_if_cancelled,
+    readable_text,
+    refusal_reason,
     require_no_more,
 )
 from workflows.follow_up import PullRequestStack, stack_to_follow
 from workflows.forwarding import DecisionForwarder, TaskMessages
 from workflows.items import Items
-from workflows.notification import start_notification
+from workflows.notification import has_subscribers, start_notification
 from workflows.signal_origin import SignalOrigins
 from workflows.signals import set_search_attributes
 
@@ -76,6 +78,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             self.submission_error = invalid_request(error.what)
         if self.state.parent_delivery is not None:
             self.submission_error = self.submission_error or foreign_start_error(workflow.info().workflow_id)
+        if self.submission_error is not None:
+            self.request = BacklogRequest.model_construct(repository=readable_text(raw, "repository"), items=())
+            self.state = BacklogState(status="failed", message=refusal_reason(self.submission_error))
         self.items = Items(self.request, self.state, raw)
         self.origins = SignalOrigins(self.items)
         self.base_follower = BaseFollower(self.request, self.state, self.items)
@@ -90,8 +95,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         Raises ApplicationError: InvalidRequest for a bad request, BacklogFailed when the backlog itself cannot go on.
         """
         if self.submission_error is not None:
-            workflow.set_current_details(render_refused(self.submission_error.message))
-            raise self.submission_error
+            await self._end_refused(self.submission_error)
         try:
             if not self.state_verified:
                 await self.verify_state()
@@ -104,7 +108,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             await self.start_following()
         except (asyncio.CancelledError, ActivityError) as error:
             if isinstance(error, ActivityError) and not is_cancellation(error):
-                raise self.record_failure(error) from error
+                failure = self.record_failure(error)
+                await self.notify_end(refused=failure.type == InvalidRequest.__name__)
+                raise failure from error
             self.state.status = "cancelled"
             self.base_follower.stop()
             await self.items.cancel_running()
@@ -129,8 +135,8 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         """
         if reason := await self.items.previous_run_problem():
             self.submission_error = invalid_request(reason)
-            workflow.set_current_details(render_refused(reason))
-            raise self.submission_error
+            self.state.status, self.state.message = "failed", reason
+            await self._end_refused(self.submission_error)
         self.state_verified, self.state.reopened_from = True, None
 
     async def deliver_all(self) -> None:
@@ -235,12 +241,23 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             }
             set_search_attributes(values, sum(entry.child.usd for entry in state.items.values()))
 
-    async def notify_end(self) -> None:
-        """Send a notice of the end to the addresses of the host that opened the backlog; do nothing when it has none.
-        People being told is not waited for."""
-        if self.state.opened is not None and self.state.opened.notifies:
+    async def _end_refused(self, error: ApplicationError) -> NoReturn:
+        """Show that and why the request was refused, send the notice of the end, and raise the error."""
+        workflow.set_current_details(render_refused(error.message))
+        await self.notify_end(refused=True)
+        raise error
+
+    async def notify_end(self, *, refused: bool = False) -> None:
+        """Send a notice of the end to the addresses of the host that opened the backlog or, where none has, of this
+        worker's; do nothing when it has none. People being told is not waited for. `refused`: the request was."""
+        opened = self.state.opened if self.state_verified else None
+        if opened is not None:
+            notifies = opened.notifies
+        else:  # a plan's delivery tells of its own end
+            notifies = self.state.parent_delivery is None and await has_subscribers()
+        if notifies:
             id = f"notice-{workflow.uuid4().hex[:16]}"
-            await start_notification(backlog_notice(self.progress(), id=id, at=workflow.now()))
+            await start_notification(backlog_notice(self.progress(), id=id, at=workflow.now(), refused=refused))
 
     def continue_in_new_run(self) -> None:
         """Continue as a new run, which ends this one, when its history is long and no handler runs, no change is unseen

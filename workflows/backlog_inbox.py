@@ -39,6 +39,7 @@ from perdure.models.concurrency_limit import MIDDLE_PRIORITY, fairness_key, temp
 from perdure.models.delivery.decisions import Hold, parse_input
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NOTES_KEPT
+from perdure.models.rules.admission import labels_refusal
 from perdure.models.rules.backlog import backlog_attach_refusal
 from perdure.models.rules.changes import change_refusal, end_idle_item, ended_reason, reopen_item
 from perdure.models.rules.dependencies import no_place_reason
@@ -96,7 +97,7 @@ class BacklogInbox(UnknownMessages):
 
     @add.validator
     def _validate_add(self, change: Any = None) -> None:
-        self._parse_change("add", change, closed_reason=ended_reason(self.state))
+        self._validate_item("add", change)
 
     @workflow.update(description='Put another in the place of one that has not begun: {"item": {"id": "api", …}}')
     def edit(self, change: Any = None) -> str:
@@ -109,7 +110,7 @@ class BacklogInbox(UnknownMessages):
 
     @edit.validator
     def _validate_edit(self, change: Any = None) -> None:
-        self._parse_change("edit", change, closed_reason=ended_reason(self.state))
+        self._validate_item("edit", change)
 
     @workflow.update(description='Leave one out, what depends on it may go on: {"item": "api", "note": "why"}')
     def skip(self, change: Any = None) -> str:
@@ -300,6 +301,14 @@ class BacklogInbox(UnknownMessages):
     async def item_ended(self, signal: ItemEnded) -> None:
         """Record the end of a delivery."""
         await self.origins.record_if_sent("item_ended", signal, self.items.record_end)
+
+    def _validate_item(self, name: str, change: Any) -> None:
+        """Raise ApplicationError NotCounted for an item that cannot be added or replaced: it does not fit the state, or
+        its labels do not fit beside the backlog's, as its delivery has both. An item that an earlier release took is
+        not looked at again."""
+        _, item = self._parse_change(name, change, closed_reason=ended_reason(self.state))
+        if reason := labels_refusal((*self.request.labels, *item.labels)):
+            raise ApplicationError(f"item.{reason}", type="NotCounted", non_retryable=True)
 
     def _parse_change(self, name: str, change: Any, closed_reason: str = "") -> tuple[str, Any]:
         """Parse a change of an item; return the item's id and, for `add` and `edit`, the new item, else None. Raises

@@ -4,7 +4,7 @@ process; read it first."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -13,7 +13,7 @@ from perdure.models.delivery import fold
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.request import DeliveryRequest, ResumePoint
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
-from perdure.models.delivery.state import DeliveryState, Progress
+from perdure.models.delivery.state import Progress
 from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.ids import delivery_key
@@ -21,9 +21,19 @@ from perdure.models.phases import Phase, Step
 from perdure.models.rules.gates import CANNOT_TELL, stop_review_fixing_reason, stop_test_fixing_reason
 from perdure.models.webui.details import render_refused
 from workflows.attempts import PlanAttempts
-from workflows.endings import DeliveryStopped, draft_reasons, not_delivered, parse_submission, raise_if_cancelled
+from workflows.endings import (
+    DeliveryStopped,
+    draft_reasons,
+    not_delivered,
+    parse_submission,
+    raise_if_cancelled,
+    readable_text,
+    refusal_reason,
+    refused_state,
+)
 from workflows.inbox import DeliveryInbox
 from workflows.landing import Landing
+from workflows.notification import has_subscribers
 from workflows.publishing import ForgeSteps
 from workflows.step_runner import StepRunner
 from workflows.steps import Steps
@@ -37,11 +47,14 @@ class Delivery(DeliveryInbox):
     def __init__(self, raw: Any = None, *extra_args: Any) -> None:
         """Parse the request and build the parts, before any message is handled: what people send at once, or before a
         worker runs, is meant for this state. The error of a bad request is kept, and raised by `run`."""
-        self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
         self._submission_error: ApplicationError | None = None
         try:
             self.request, self.state = parse_submission(raw, extra_args)
         except ApplicationError as error:
+            self.request = DeliveryRequest.model_construct(
+                repository=readable_text(raw, "repository"), request=readable_text(raw, "request")
+            )
+            self.state = refused_state(refusal_reason(error))
             self._submission_error = error
         delivery = delivery_key(workflow.info().workflow_id)
         self.runner = StepRunner(delivery, self.request, self.state, self.announce_wait)
@@ -59,8 +72,7 @@ class Delivery(DeliveryInbox):
         was delivered. Raises CancelledError when the delivery was cancelled.
         """
         if self._submission_error is not None:
-            workflow.set_current_details(render_refused(self._submission_error.message))
-            raise self._submission_error
+            await self._end_refused(self._submission_error, notifies=await has_subscribers())
         try:
             await self.deliver()
         except DeliveryStopped as stop:
@@ -68,9 +80,10 @@ class Delivery(DeliveryInbox):
         except asyncio.CancelledError:
             self.state.status = Status.CANCELLED
         except ApplicationError as error:
-            await self.runner.close_delivery(keep=False)  # the request was wrong after all: nothing is kept
-            workflow.set_current_details(render_refused(error.message))
-            raise
+            closed = await self.runner.close_delivery(keep=False)  # the request was wrong after all: nothing is kept
+            refused = refused_state(refusal_reason(error))
+            self.state.status, self.state.reason, self.state.message = refused.status, refused.reason, refused.message
+            await self._end_refused(error, notifies=closed.notifies and workflow.patched("refusals_told"))
         return await self._end_delivery()
 
     async def deliver(self) -> None:
@@ -351,6 +364,16 @@ class Delivery(DeliveryInbox):
             await self.steps.open_pull_request(message)
             raise DeliveryStopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)
+
+    async def _end_refused(self, error: ApplicationError, *, notifies: bool) -> NoReturn:
+        """Show that and why the request was refused, send the last notice where somebody wants to hear of it, and raise
+        the error."""
+        workflow.set_current_details(render_refused(error.message))
+        info = workflow.info()
+        if notifies:
+            result = result_of(self.state, self.request, info.workflow_id, info.run_id)
+            await self.runner.notices.send_end_notice(result, notifies=True)
+        raise error
 
     async def _end_delivery(self) -> DeliveryResult:
         """Tidy up, write the receipt, update the issue's comment, give back reserved money, send the last notice, tell

@@ -26,11 +26,12 @@ from perdure.models.delivery.state import DeliveryState, parse_resume_state
 from perdure.models.delivery.turn import Ending
 from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace
 from perdure.models.errors import InvalidRequest
+from perdure.models.limits import PLACE_CHARS
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
-from perdure.models.rules.admission import delivery_refusal
+from perdure.models.rules.admission import amounts_refusal, delivery_refusal
 from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
 from perdure.models.rules.parallel_builds import is_tasks_backlog
-from perdure.text import shell_word
+from perdure.text import shell_word, shorten, valid_text
 
 T = TypeVar("T")
 
@@ -161,6 +162,11 @@ def invalid_request(message: str) -> ApplicationError:
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)
 
 
+def refusal_reason(error: ApplicationError) -> str:
+    """Return why a request was refused, in one line, as its field says it."""
+    return error.message.removeprefix("InvalidRequest: ").partition("\n")[0]
+
+
 def foreign_start_error(backlog_id: str) -> ApplicationError | None:
     """Return ApplicationError InvalidRequest when this workflow, a plan's backlog of tasks or one of its tasks, was not
     started by its own delivery or backlog; None when it was. `backlog_id`: of the backlog of tasks."""
@@ -169,6 +175,17 @@ def foreign_start_error(backlog_id: str) -> ApplicationError | None:
     if parent is not None and parent.workflow_id == starter and is_tasks_backlog(backlog_id, delivery):
         return None
     return invalid_request(f"tasks of a plan are begun by their delivery: perdure retry {shell_word(delivery)}")
+
+
+def refused_state(reason: str) -> DeliveryState:
+    """Return the state of a delivery whose request was refused."""
+    return DeliveryState(status=Status.NOT_DELIVERED, reason=Reason.INVALID_REQUEST, message=reason)
+
+
+def readable_text(raw: Any, field: str) -> str:
+    """Return a text of a request that could not be parsed, for people; empty where there is none. It is cut."""
+    text = raw.get(field) if isinstance(raw, dict) else None
+    return shorten(valid_text(text), PLACE_CHARS) if isinstance(text, str) else ""
 
 
 def check_parent(request: DeliveryRequest) -> None:
@@ -204,8 +221,11 @@ def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryReq
     phases = request.phases if request.phases is not None else ALL_PHASES
     if problem := invalid_phases_reason(phases, request.branch):
         raise invalid_request(f"phases: {problem}")
-    # A request that an earlier release has accepted goes on: its history is replayed, its retry is let through.
-    if request.resume is None and (reason := delivery_refusal(request)) and workflow.patched(ADMISSION):
+    # A request that an earlier release has accepted goes on: its history is replayed, its retry is let through. The
+    # origin of a retry is asked for, and only its amounts may be others then.
+    resume = request.resume
+    reason = delivery_refusal(request) if resume is None else "" if resume.continued else amounts_refusal(request)
+    if reason and workflow.patched(ADMISSION):
         raise invalid_request(reason)
     check_parent(request)
     return request, state

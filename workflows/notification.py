@@ -133,8 +133,10 @@ class DeliveryNotices:
         """Start the workflow that sends a notice, and wait for its end; cancel it once the delivery no longer waits for
         what the notice says. A failure becomes a note in the state, up to NOTES_KEPT of them; a cancellation does not.
         """
-        child = await _start_child(notice)
-        await workflow.wait_condition(lambda: child.done() or notice.is_outdated(self._state))
+        child, state = await _start_child(notice), self._state
+        await workflow.wait_condition(
+            lambda: child.done() or notice.is_outdated(state.waiting, state.gates.pending_decision)
+        )
         if not child.done():
             child.cancel()
         try:
@@ -162,6 +164,27 @@ class DeliveryNotices:
             at=workflow.now(),
             result=result,
         )
+
+
+async def has_subscribers() -> bool:
+    """Return whether anybody has subscribed to the ends of deliveries at this worker's host, for a request that was
+    refused before any host was asked. A cancellation meanwhile is swallowed. False where the host does not say, and in
+    a run that began before it was asked."""
+    if not workflow.patched("refusals_told"):
+        return False
+    asking = workflow.start_local_activity(
+        "has_subscribers",
+        "ended",
+        result_type=bool,
+        schedule_to_close_timeout=NOTICE_START_TIME,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+    )
+    try:
+        with suppress(asyncio.CancelledError):
+            await workflow.wait([asking])
+        return bool(await asking)
+    except ActivityError:
+        return False
 
 
 async def start_notification(notice: Notice) -> None:

@@ -20,6 +20,7 @@ from perdure.models.delivery.decisions import PendingDecision, UserMessage
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import Reason, StepRecord
 from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.summary import delivery_status
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.delivery.work import CloseInput, CloseResult, EscalationSettings, PrepareInput, TestInput
 from perdure.models.ids import CHANGE, WAITING, delivery_key, short_run_id
@@ -328,7 +329,7 @@ class StepRunner:
         values = {
             "PerdureRepository": self.request.repository,
             "PerdurePhase": state.phase or "",
-            "PerdureStatus": state.status or ("waiting" if state.waiting else "running"),
+            "PerdureStatus": delivery_status(state),
             "PerdureBranch": state.prepared.branch,
             "PerdurePullRequest": state.publishing.pull_request.url if state.publishing.pull_request else "",
         }

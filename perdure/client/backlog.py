@@ -23,14 +23,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.history.fold import BacklogHistory
 from perdure.client.history.runs import read_backlog_history, read_request
-from perdure.client.server.calls import query_workflow, send_update
+from perdure.client.server.calls import query_workflow, send_update, unknown_named_by
 from perdure.client.server.view import RunDescription, describe_run, find_accepted_run
 from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
 from perdure.models.base import read_as
 from perdure.models.delivery.request import request_proof
-from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
+from perdure.models.errors import BadInput, InvalidRequest, NotBegun, NoWorker, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW, stack_workflow_id
 from perdure.models.rules.admission import backlog_refusal
 from perdure.models.rules.backlog import (
@@ -87,15 +87,18 @@ class Backlog:
         return await describe_run(execution)
 
     async def request(self, run_id: str | None = None) -> dict[str, Any]:
-        """Return the request as it was sent, read from the first event of a run, by default the newest."""
-        return await read_request(self._client, self.id, run_id)
+        """Return the request as it was sent, read from the first event of a run, by default the newest. Raises BadInput
+        when there is no such backlog."""
+        async with unknown_named_by(self.describe):
+            return await read_request(self._client, self.id, run_id)
 
     async def past(self) -> BacklogHistory:
         """Read the histories of all its runs: items, landed commits, started deliveries.
 
-        No worker is needed. Raises RPCError.
+        No worker is needed. Raises BadInput when there is no such backlog.
         """
-        return await read_backlog_history(self._client, self.id)
+        async with unknown_named_by(self.describe):
+            return await read_backlog_history(self._client, self.id)
 
     async def progress(self, *, once: bool = False) -> BacklogProgress:
         """Query the backlog's workflow for its progress and return it; this needs a worker.
@@ -103,8 +106,8 @@ class Backlog:
         Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
         five seconds. When the workflow was cancelled or terminated or failed before it could say so itself, the status
         in the progress is `cancelled`, `terminated` or `failed`. When the query fails, returns for an ended backlog
-        what `result` returns (and raises as it does), and raises NoWorker for a running one. Raises BadInput when there
-        is no such backlog.
+        what `result` returns (and raises as it does), and raises NoWorker for a running one, NotBegun for one that
+        waits for the time of its beginning. Raises BadInput when there is no such backlog.
         """
         try:
             progress = await self._query_progress(once)
@@ -114,8 +117,10 @@ class Backlog:
                 return await self._query_progress(once)
             return progress.as_cut_off(_CUT_OFF.get(described.status, "failed"))
         except RPCError:
-            running = (await self.describe()).running
-            if not running:
+            described = await self.describe()
+            if described.begins is not None:
+                raise NotBegun(self.id, described.begins) from None
+            if not described.running:
                 return await self.result()
             raise NoWorker("no worker answers", where=self.id, consequence="the work goes on then") from None
 
@@ -130,11 +135,8 @@ class Backlog:
         when the workflow refused the request, and PerdureError when it failed without a result.
         """
         try:
-            return await self._handle.result()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                await self.describe()
-            raise
+            async with unknown_named_by(self.describe):
+                return await self._handle.result()
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic_core import PydanticSerializationError
@@ -42,8 +42,10 @@ class HistoryModel(LazyModel):
 
     Rules for changing one: optional additions only, no renames, no new required fields: a delivery that has waited for
     weeks is replayed by newer code. Unknown fields are ignored for the same reason. Fields at their default are left
-    out of the JSON, which keeps a turn near 1.1 KB of history.
+    out of the JSON, which keeps a turn near 1.1 KB of history; those in `always_written` never are.
     """
+
+    always_written: ClassVar[frozenset[str]] = frozenset()
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
@@ -56,7 +58,11 @@ class HistoryModel(LazyModel):
             key: data[key]
             for name, field in type(self).model_fields.items()
             if (key := field.alias if field.alias in data else name) in data
-            and (field.is_required() or getattr(self, name) != field.get_default(call_default_factory=True))
+            and (
+                field.is_required()
+                or name in self.always_written
+                or getattr(self, name) != field.get_default(call_default_factory=True)
+            )
         }
 
 

@@ -4,6 +4,7 @@
     ├── BadInput                 exit 2: what was asked cannot be done as written
     ├── TemporalUnreachable      exit 3
     ├── NoWorker                 Temporal is there, and nobody who could answer for a workflow
+    ├── NotBegun                 the workflow waits for the time at which it begins
     └── StepError                raised inside an activity; `retryable` says whether Temporal tries again
         ├── InvalidRequest       the submission itself is wrong: names the field and the nearest name
         ├── SetupFailed          setup or a test command cannot start: the delivery ends at $0.00
@@ -31,9 +32,10 @@ The name of a StepError's class is its type in Temporal history.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from perdure.text import redact_known
+from perdure.text import redact_known, shell_word
 
 if TYPE_CHECKING:
     from perdure.models.budget.ledger import LimitReached
@@ -74,6 +76,19 @@ class NoWorker(PerdureError):
         fix = "perdure up --detach starts one"
         super().__init__(what, where=where, fix=f"{fix}; {consequence}" if consequence else fix)
         self.consequence = consequence
+
+
+class NotBegun(PerdureError):
+    """The workflow waits for the time at which it begins: after a delay, or by a cron schedule. `begins`: when."""
+
+    def __init__(self, id: str, begins: datetime) -> None:
+        super().__init__(not_begun_text(id, begins), where=id, fix=f"perdure cancel {shell_word(id)} takes it back")
+        self.begins = begins
+
+
+def not_begun_text(subject: str, begins: datetime) -> str:
+    """Return the line that says when a workflow begins, `it has not begun yet: it begins at …`."""
+    return f"{subject} has not begun yet: it begins at {begins:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class StepError(PerdureError):

@@ -12,7 +12,7 @@ from perdure.models.base import PublishedModel
 class EventType(StrEnum):
     """The kinds of event; beside each, the fields of its `data`.
 
-    started      repository, request (its first line)
+    started      repository, request (its first line), begins (after a start delay or by a cron schedule; null: at once)
     continued    by: `retry`, `rewind` or `length` (history goes on in another run)
     phase        phase
     step_started correction: true for a step that mends what tests or review found

@@ -91,7 +91,7 @@ GITHUB = ForgeFacts(
         (
             r"GH006|GH013|protected branch|repository rule",
             "let this account bypass the rule, then retry; or set [git] branch in perdure.toml to a pattern that no "
-            "rule covers, and deliver anew with --id NAME",
+            "rule covers, and deliver anew under another id",
         ),
         (r"archived", "unarchive the repository, or deliver to a fork"),
     ),

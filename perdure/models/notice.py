@@ -15,7 +15,7 @@ from perdure.models.base import HistoryModel, PublishedModel
 from perdure.models.config.host import NoticeEvent
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.delivery.result import DeliveryResult, PullRequest
+from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.ids import delivery_key
 from perdure.models.webui.backlog import count_phases
@@ -41,6 +41,7 @@ class Notice(HistoryModel):
     summary           what happened, in one line
     pending_decision  what is waited for, with the event waiting, question, budget or reminder
     cost_usd          spent so far; None: not known
+    refused           with the event ended: the request was refused, and what it says of an earlier run is not believed
     result            with the event ended: the DeliveryResult as JSON, without its steps where they are long, or a
                       backlog's progress, likewise
     """
@@ -58,14 +59,18 @@ class Notice(HistoryModel):
     pending_decision: PendingDecision | None = None
     pull_request: PullRequest | None = None
     cost_usd: float | None = 0.0
+    refused: bool = False
     result: dict[str, Any] | None = None
 
-    def is_outdated(self, state: DeliveryState) -> bool:
+    def is_outdated(self, waiting: str, pending_decision: PendingDecision | None) -> bool:
         """Return True when nobody needs this notice any more: its decision was made, or its wait is over. A notice of
-        an end never is."""
+        an end never is.
+
+        waiting, pending_decision  what its delivery waits for now
+        """
         if self.pending_decision is None:
-            return self.event != "ended" and not state.waiting
-        return state.gates.pending_decision is None or state.gates.pending_decision.key != self.pending_decision.key
+            return self.event not in ("ended", "test") and not waiting
+        return pending_decision is None or pending_decision.key != self.pending_decision.key
 
 
 class Addresses(HistoryModel):
@@ -86,7 +91,7 @@ class NotifyInput(HistoryModel):
 
 
 class NotifyResult(HistoryModel):
-    """The result of sending a notice. `status`: of the HTTP answer."""
+    """The result of sending a notice. `status`: of the HTTP answer; 0: nothing was sent, as nobody waits any more."""
 
     status: int
 
@@ -210,13 +215,14 @@ def notice_of(
         pending_decision=pending_decision,
         pull_request=state.publishing.pull_request,
         cost_usd=round(state.spending.spend.usd, 6) if state.spending.spend.usd is not None else None,
+        refused=result is not None and result.reason is Reason.INVALID_REQUEST,
         result=_dump_bounded(result, "steps") if result is not None else None,
     )
 
 
-def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notice:
+def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime, refused: bool = False) -> Notice:
     """Return the one notice that a backlog sends: that it has ended, how many items are in which phase, its cost and
-    its pull request, if there is one."""
+    its pull request, if there is one. `refused`: its request was."""
     summary = " · ".join([count_phases(progress.items), *([progress.message] if progress.message else [])])
     number = re.search(r"\d+$", progress.pull_request)
     pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=summary) if number else None
@@ -232,6 +238,7 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
         summary=one_line(summary, 300),
         pull_request=pull,
         cost_usd=progress.usd,
+        refused=refused,
         result=_dump_bounded(progress, "items"),
     )
 

@@ -235,7 +235,7 @@ def test_a_repository_without_a_commit_whose_checkout_has_files(cli: Cli, tmp_pa
 
 
 def test_an_unknown_base_branch_names_the_nearest(cli: Cli) -> None:
-    refused(cli, "deliver", "x", "--base", "mian", says="no branch 'mian'", fix="did you mean --base main")
+    refused(cli, "deliver", "x", "--base", "mian", says="no branch 'mian'", fix="did you mean main")
 
 
 def test_an_unknown_branch_to_work_on_names_the_nearest(cli: Cli, origin: Path) -> None:

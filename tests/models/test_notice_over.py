@@ -44,6 +44,6 @@ def test_a_notice_is_over_when_what_it_tells_of_is(told_of: DeliveryState, now: 
             event, told_of, request, id="n", delivery="d", delivery_id="d", run_id="r", at=NOON, result=result
         )
 
-    assert told("waiting").is_outdated(now) is over
+    assert told("waiting").is_outdated(now.waiting, now.gates.pending_decision) is over
     result = DeliveryResult(delivery_id="d", run_id="r", status=Status.COMPLETED, repository="/r")
-    assert not told("ended", result).is_outdated(now), "the end is never over"
+    assert not told("ended", result).is_outdated(now.waiting, now.gates.pending_decision), "the end is never over"

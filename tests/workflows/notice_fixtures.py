@@ -12,6 +12,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from activities import OriginInterceptor
 from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
@@ -48,8 +49,8 @@ async def telling(client: Client, script: Script, home: Path, *urls: str, cache:
             client,
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
-            activities=[*script.activities(), notices.notice_addresses, notices.notify],
-            interceptors=[AttemptInterceptor(host)],
+            activities=[*script.activities(), notices.has_subscribers, notices.notice_addresses, notices.notify],
+            interceptors=[AttemptInterceptor(host), OriginInterceptor(client, host.accepted_runs)],
             max_cached_workflows=cache,
         ),
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backlog_fixtures import night
+from backlog_fixtures import Branch, night
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
@@ -26,6 +26,7 @@ from perdure.models.ids import MORE_ATTRIBUTES
 from perdure.models.limits import KEYWORD_BYTES, PLACE_CHARS, TASK_QUEUE, TOKENS_MOST
 from perdure.models.phases import Phase
 from perdure.models.rules import admission
+from perdure.models.rules.inbox import NotCounted
 from perdure.plugin import perdure_plugin
 from tests.deliveries import PLANNED, Script, playing
 from tests.waiting import patient
@@ -66,6 +67,7 @@ REFUSED = [
     Refused("plan: phase plan makes one", {"phases": ["plan"], "plan": "1. x"}, {"phases": "plan", "plan": "1. x"}),
     Refused("plan: is blank", {"plan": " \n"}, {"plan": " \n"}),
     Refused(f"tokens: at most {TOKENS_MOST}", {"tokens": 2**63}, {"tokens": 2**63}),
+    Refused("budget_usd: is 0.005, the least is 0.01", {"budget_usd": 0.005}, {"budget": 0.005}),
     Refused("repository: has control characters: '/srv/\\x00calc'", {"repository": "/srv/\0calc"}),
     Refused("repository: is blank", {"repository": " "}),
     Refused("repository: is 4001 bytes", {"repository": "/" + "ж" * 2000}),
@@ -185,3 +187,33 @@ async def test_labels_that_just_fit_are_accepted(client: Client, fresh: str) -> 
             assert (await handle.result())["status"] == "completed"
     listed = {pair.key.name: pair.value for pair in (await handle.describe()).typed_search_attributes}
     assert tuple(listed["PerdureLabels"]) == labels
+
+
+async def test_a_retry_is_refused_for_amounts_that_no_request_may_have(client: Client, fresh: str) -> None:
+    """All else of it is as it was admitted; and its origin is asked for before anything is done."""
+    resume = {"run_id": "r", "state": {}}
+    script = Script()
+    async with playing(client, script):
+        for number, (field, value) in enumerate([("budget_usd", 0.005), ("tokens", 2**62)]):
+            raw = {**PLANNED, field: value, "resume": resume}
+            assert (await refusal(client, "Delivery", raw, f"{fresh}-{number}")).startswith(f"{field}: ")
+        assert not script.preparing
+
+
+async def test_an_items_labels_count_together_with_its_backlogs_when_it_is_added_or_replaced(
+    client: Client, fresh: str
+) -> None:
+    branch = Branch(api="a", page="p")
+    branch.holding = {"api": asyncio.Event()}
+    async with playing(client, branch):
+        request = {**night({"id": "api"}, {"id": "page", "depends_on": ["api"]}), "labels": LATIN[:10]}
+        await Perdure(client).submit_backlog(request, fresh)
+        backlog = Perdure(client).backlog(fresh)
+        for change in (
+            backlog.add({"id": "docs", "request": "x", "depends_on": ["api"], "labels": LATIN[10:]}),
+            backlog.edit({"id": "page", "request": "x", "depends_on": ["api"], "labels": LATIN[10:]}),
+        ):
+            with pytest.raises(NotCounted, match=r"item\.labels: take 2164 bytes together"):
+                await change
+        await backlog.add({"id": "docs", "request": "x", "depends_on": ["api"], "labels": LATIN[10:12]})
+        await backlog.cancel()

@@ -427,3 +427,19 @@ async def test_an_update_that_is_refused_for_good_is_not_sent_for_ever(
     with pytest.raises(RPCError, match="Unable to perform"):
         await (await refusing.client(server)).backlog(fresh).prioritise("api", 5)
     assert len(refusing.ids) == sent
+
+
+@pytest.mark.timeout(60)
+async def test_every_gate_says_by_which_updates_it_can_be_decided(a_delivery: ADelivery, client: Client) -> None:
+    """In the query, in the memo and in the events: the names of the updates, also where they are the usual two."""
+    async with a_delivery(gates=("plan", "pull_request")) as delivery:
+        expected = [["approve", "reject", "edit_plan"], ["approve", "reject"]]
+        pending = None
+        for options in expected:
+            pending = await delivery.pending(behind=pending)
+            assert (await delivery.handle.query("progress"))["asked"]["options"] == options
+            assert (await (await delivery.handle.describe()).memo())["asked"]["options"] == options
+            await delivery.update("approve")
+        await delivery.ended()
+        told = [event.data async for event in Perdure(client).events(delivery.id) if event.type == "gate"]
+        assert [data["options"] for data in told if data["gate"]] == expected

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from notice_fixtures import PLANNED, TOLD, gated, plans, telling
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import TimeSkipper, WorkflowEnvironment
 from temporalio.worker import Replayer
@@ -21,7 +23,7 @@ from perdure.client import Perdure
 from perdure.client.doctor import NoticeAttempt, failed_notices, send_trial_notice
 from perdure.local.places import temporal_binary
 from perdure.models.delivery.work import EscalationSettings
-from perdure.models.errors import WorkCutOff
+from perdure.models.errors import InvalidRequest, WorkCutOff
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
@@ -156,6 +158,93 @@ async def test_what_was_decided_meanwhile_is_not_told_any_more(
 
         await until(gone)
         assert len(receiver.of("waiting")) == 1
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("end", ["decided", "cancelled"])
+async def test_what_was_decided_while_no_worker_ran_is_not_told_by_the_next(
+    client: Client, gated: Script, fresh: str, tmp_path: Path, end: str
+) -> None:
+    async with Receiver.open() as receiver:
+        async with telling(client, gated, tmp_path, receiver.url):
+            receiver.answers = [(503, {"retry-after": "1"})]
+            await Perdure(client).submit(PLANNED, id=fresh)
+            (waiting,) = await until(lambda: receiver.of("waiting"))
+        handle = client.get_workflow_handle(fresh)
+        if end == "decided":
+            await handle.signal("decide", {"update": "approve", "said": {"of": waiting.json["of"]}})
+        else:
+            await handle.cancel()
+        await asyncio.sleep(2.5)  # the second try is due before a worker is there
+        async with telling(client, gated, tmp_path, receiver.url):
+            await until(lambda: receiver.of("ended"))
+
+            async def over() -> bool:
+                running = "WorkflowType = 'Notification' AND ExecutionStatus = 'Running'"
+                return not [
+                    told async for told in client.list_workflows(f"{running} AND WorkflowId STARTS_WITH '{fresh}'")
+                ]
+
+            await until(over, every=0.3)
+        assert [told.json["event"] for told in receiver.told] == ["waiting", "ended"]
+
+
+HALF = RawValue(
+    Payload(metadata={"encoding": b"json/plain"}, data=b'{"repository": "/srv/\\ud83d", "reqest": "\\ud83d"}')
+)
+REFUSED: dict[str, tuple[str, list[Any], str]] = {
+    "a request": ("Delivery", [{**PLANNED, "reqest": 1}], "reqest: unknown field (did you mean request?)"),
+    "half a character": ("Delivery", [HALF], "expected one JSON object, got what cannot be read"),
+    "a retry": (
+        "Delivery",
+        [{**PLANNED, "resume": {"run_id": "r", "state": {"steps": 5}}}],
+        "resume.state.steps: ",
+    ),
+    "what was begun": ("Delivery", [PLANNED], "no such base"),
+    "a backlog": ("Backlog", [{"repository": "/srv/calc", "items": [{"id": "a b"}]}], "items.0."),
+    "a backlog's state": ("Backlog", [{"repository": "/srv/calc"}, {"items": 5}], "items: "),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_a_refused_request_says_in_its_progress_and_to_people_that_it_has_ended(
+    client: Client, gated: Script, fresh: str, tmp_path: Path, kind: str
+) -> None:
+    workflow, args, reason = REFUSED[kind]
+    if kind == "what was begun":
+        gated.troubles = {"prepare": [InvalidRequest("no such base")]}
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
+        handle = await client.start_workflow(workflow, args=args, id=fresh, task_queue=TASK_QUEUE)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == "InvalidRequest"
+        progress = await handle.query("progress")
+        assert progress["message"].startswith(reason)
+        ended = ("not_delivered", "invalid_request") if workflow == "Delivery" else ("failed", None)
+        assert (progress["status"], progress.get("reason")) == ended
+        (told,) = await until(lambda: receiver.told)
+        assert (told.json["event"], told.json["delivery_id"], told.json["run_id"]) == (
+            "ended",
+            fresh,
+            progress["run_id"],
+        )
+        assert reason in told.json["text"]
+        assert told.json["result"]["status"] == ended[0]
+        history = await handle.fetch_history()
+    replayed = await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+    assert replayed.replay_failure is None
+
+
+async def test_of_a_refused_request_nobody_is_told_who_has_not_subscribed(
+    client: Client, gated: Script, fresh: str, tmp_path: Path
+) -> None:
+    async with telling(client, gated, tmp_path):
+        handle = await client.start_workflow("Delivery", {"reqest": 1}, id=fresh, task_queue=TASK_QUEUE)
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        assert await notifications(client, fresh) == []
 
 
 async def test_a_cancelled_delivery_tells_that_it_was(

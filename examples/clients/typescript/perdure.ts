@@ -444,7 +444,7 @@ export interface DeliveryResult {
 }
 
 /** The reason a delivery is `not_delivered`. */
-export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused";
+export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused" | "invalid_request";
 
 export interface PullRequest {
   number: number;
@@ -518,6 +518,7 @@ export interface ReviewResult {
 
 export type ReviewStatus = "clean" | "blocked" | "skipped";
 
+/** The ways in which a delivery ends. */
 export type Status = "delivered" | "draft" | "completed" | "not_delivered" | "no_changes" | "cancelled";
 
 /** One step as it happened. */
@@ -600,7 +601,7 @@ export interface Event {
 
 /**
  * The kinds of event; beside each, the fields of its `data`.
- * started      repository, request (its first line)
+ * started      repository, request (its first line), begins (after a start delay or by a cron schedule; null: at once)
  * continued    by: `retry`, `rewind` or `length` (history goes on in another run)
  * phase        phase
  * step_started correction: true for a step that mends what tests or review found
@@ -643,7 +644,7 @@ export interface Progress {
   delivery_id: string;
   run_id: string;
   repository: string;
-  status: string;
+  status: DeliveryStatus;
   phase: string | null;
   reason: string | null;
   message: string;
@@ -700,6 +701,12 @@ export interface Question {
   choices?: string[];
   why?: string;
 }
+
+/**
+ * `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
+ * Status (docs/events.md).
+ */
+export type DeliveryStatus = "running" | "waiting" | "delivered" | "draft" | "completed" | "not_delivered" | "no_changes" | "cancelled";
 
 export type QuestionKind = "text" | "choice" | "yes_no";
 

@@ -26,6 +26,7 @@ _REASON_TEXTS: dict[str, str] = {
     Reason.WORKSPACE_LOST: "its workspace was lost",
     Reason.SETUP_FAILED: "setup failed",
     Reason.FORGE_REFUSED: "the repository does not let it",
+    Reason.INVALID_REQUEST: "the request is not valid",
 }
 
 _PARAGRAPH_STARTS = ("where: ", "fix: ")

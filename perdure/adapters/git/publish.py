@@ -216,7 +216,7 @@ def publish_branch(
         raise ForgeRefused(
             f"{branch} is the {'base' if branch == contract.base else 'default'} branch: nobody delivers onto it",
             where=url,
-            fix="set [git] branch to a name of its own, and deliver anew with --id NAME",
+            fix="set [git] branch to a name of its own, and deliver anew under another id",
         )
     if existing:
         if tip is None or not _is_between(vault, contract.head, tip, head, branch):
@@ -251,7 +251,7 @@ def _check_base_kept(vault: Vault, contract: Contract, heads: Heads, head: str, 
         raise ForgeRefused(
             f"{contract.base} was rewritten meanwhile: {dropped} {are} not in it any more ({shared[:12]})",
             where=contract.repository,
-            fix=f"deliver anew with --id NAME; or put the old branch back, then: {retry_command}",
+            fix=f"deliver anew under another id; or put the old branch back, then: {retry_command}",
         )
 
 

@@ -50,22 +50,21 @@ class TargetRepository:
     heads: Heads = field(default_factory=lambda: Heads(None))
     empty: bool = False
 
-    def base_branch(self, requested: str | None = None) -> tuple[str, str]:
+    def base_branch(self, requested: str | None = None, *, field: str = "base") -> tuple[str, str]:
         """Return (base branch, its commit): the requested branch, else the default one.
 
-        Raises BadInput when there is no such branch, with the nearest one's name, or none was requested and there is no
-        default branch.
+        Raises BadInput, which names `field` (where the request came from: its field, or an option), when there is no
+        such branch, with the nearest one's name, or none was requested and there is no default branch.
         """
+        where = f"{field}; {self.url}"
         name = requested or self.heads.default
         if name is None:
             branches = ", ".join(sorted(self.heads.branches)[:5])
-            raise BadInput(
-                "the repository's HEAD names no branch", where=self.url, fix=f"--base with one of: {branches}"
-            )
+            raise BadInput("the repository's HEAD names no branch", where=where, fix=f"name one of: {branches}")
         if name not in self.heads.branches:
             close = difflib.get_close_matches(name, self.heads.branches, n=1, cutoff=0.4)
             nearest = close[0] if close else self.heads.default or sorted(self.heads.branches)[0]
-            raise BadInput(f"there is no branch {name!r}", where=self.url, fix=f"did you mean --base {nearest}?")
+            raise BadInput(f"there is no branch {name!r}", where=where, fix=f"did you mean {nearest}?")
         return name, self.heads.branches[name]
 
 

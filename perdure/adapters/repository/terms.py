@@ -91,7 +91,7 @@ def branch_names(
             name = f"{name}-{digest(delivery)[:8]}"
             problem = branch_base.unpushable_reason(name)
         if problem:
-            fix = "set [git] branch to a name of its own, such as perdure/{id}; or deliver with another --id"
+            fix = "set [git] branch to a name of its own, such as perdure/{id}; or deliver under another id"
             raise InvalidRequest(f"git.branch: {problem}", where=where, fix=fix)
         names[kind] = name
     return names

@@ -74,7 +74,7 @@ def read_base_settings(
     count instead of that file. Raises BadInput when a setting is wrong or there is no such branch.
     """
     host = load_host_config(os.environ)
-    name, sha = target.base_branch(base)
+    name, sha = target.base_branch(base, field="--base")
     local_repository = find_local_repository(target, sha)
     text = read_file_at_commit(local_repository, sha) if local_repository is not None else None
     where = f"{CONFIG_FILE} on {name}"

@@ -69,7 +69,7 @@ def show(id: str, json: bool) -> None:
             try:
                 progress, last_lines = await delivery.progress(), list[str]()
             except PerdureError:
-                if json:
+                if json or described.begins is not None:
                     raise
 
                 progress = progress_from(await delivery.past(), delivery.id, described.run_id)
@@ -171,9 +171,8 @@ def _fact_lines(progress: Progress) -> list[str]:
     It ends with an empty line.
     """
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
-    status = "waiting" if progress.waiting and progress.status == "running" else progress.status
     facts = [
-        f"{progress.delivery_id}  {status}" + (f", {progress.phase}" if progress.phase else ""),
+        f"{progress.delivery_id}  {progress.status}" + (f", {progress.phase}" if progress.phase else ""),
         f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
     ]
     if progress.branch:

@@ -23,7 +23,7 @@ from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.delivery.state import Progress
-from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.models.errors import PerdureError, TemporalUnreachable, not_begun_text
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.render.backlog.text import change_lines, headline, status_lines, waiting_item_rows
 from perdure.render.decision_lines import pending_lines
@@ -194,7 +194,7 @@ class DeliveryWatcher:
         if self._screen.json:
             return
         now = time.monotonic()
-        silence = self._silence_reason(now - self._answered_at)
+        silence = self._silence_reason(described, now - self._answered_at)
         if described.running:
             self._screen.print_lines(self._reporter.new_lines(self._progress, described.pending, silent=silence))
         if live is not None:
@@ -217,9 +217,11 @@ class DeliveryWatcher:
         self._turn_lines = dict(list(self._turn_lines.items())[-TURNS_SHOWN:])
         return [phase_bar(self._progress.phase), *list(self._turn_lines.values())[:-1]]
 
-    def _silence_reason(self, seconds: float) -> str:
+    def _silence_reason(self, described: RunDescription, seconds: float) -> str:
         """Return the reason why no worker has answered for that many seconds; empty while that is too short to be
-        reported."""
+        reported. One that has not begun says so at once."""
+        if described.begins is not None:
+            return not_begun_text("it", described.begins)
         if seconds <= WATCH_SILENCE_S:
             return ""
         reason = no_worker_reason()
@@ -341,7 +343,9 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
                 except (PerdureError, RPCError, TemporalError):
                     if not is_silence_reported and reached_at - answered_at > WATCH_SILENCE_S:
                         is_silence_reported = True
-                        screen.say(f"{WARN} {_no_worker_reason()}")
+                        begins = described.begins
+                        reason = not_begun_text("it", begins) if begins is not None else no_worker_reason()
+                        screen.say(f"{WARN} {reason}")
                 else:
                     answered_at, is_silence_reported = reached_at, False
                     _show_progress(screen, live, previous, progress)
@@ -367,7 +371,3 @@ def _show_progress(
         screen.print_lines(change_lines(previous, progress))
     if live is not None:
         live.update("\n".join([headline(progress), *waiting_item_rows(progress, {})]), refresh=True)
-
-
-def _no_worker_reason() -> str:
-    return no_worker_reason()

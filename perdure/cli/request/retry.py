@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import typer
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.cli.backlog.change import cancel as cancel_backlog
 from perdure.cli.event_loop import run_coroutine
@@ -66,11 +66,8 @@ def cancel(id: str, now: bool, json: bool) -> None:
             screen.say(f"cancelling {delivery.id}: its running tools are ended")
         else:
             await _let_turn_end(delivery, described.pending_decision is not None, screen)
-        try:
+        with suppress(BadInput):  # ended meanwhile: its result says how
             await delivery.cancel()
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise  # ended meanwhile: its result says how
         result = await _wait_for_result(delivery, screen)
         if json:
             screen.print_json(result.model_dump_json(indent=2))

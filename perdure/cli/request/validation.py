@@ -112,7 +112,7 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
         dict(env)
     )  # a copy: this removes the tokens from it, and a worker that is started has to inherit them
     target = resolve_repository(choose_repository(options.repo, issue_name, Path.cwd()), Path.cwd(), forges)
-    base, base_sha = target.base_branch(options.base)
+    base, base_sha = target.base_branch(options.base, field="--base")
     if options.branch is not None:
         check_branch(options.branch, target, base, phases or ())
     local_repository = find_local_repository(target, base_sha)

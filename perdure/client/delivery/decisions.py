@@ -10,7 +10,8 @@ import json
 import time
 import uuid
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -157,7 +158,8 @@ class Decisions(ABC):
 
         The Web UI's Cancel does the same.
         """
-        await self._handle.cancel()
+        async with self._ending_named():
+            await self._handle.cancel()
 
     async def hold_until_idle(self, patience: timedelta) -> bool:
         """Send signal `hold`, and wait until the delivery waits, so that no turn or step runs, or has ended; return
@@ -280,7 +282,8 @@ class Decisions(ABC):
         content_hash = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
         id = f"{gate}-{decision.target or message['id']}-{short_run_id(described.run_id)}-{content_hash}"
         try:
-            reply = str(await send_update(self._handle, update, raw, id))
+            async with self._ending_named():
+                reply = str(await send_update(self._handle, update, raw, id))
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             if pending_decision is not None:  # nobody could be told later: refused now, by the same rules
                 Inbox(DeliveryState(gates=GatesState(pending_decision=pending_decision))).check_decision(update, raw)
@@ -289,10 +292,6 @@ class Decisions(ABC):
         except WorkflowUpdateFailedError as error:
             what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
             raise NotCounted(what, where=self.id) from None
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            raise await self._ended_error(await self.describe()) from None
         counted = reply.removeprefix("counted before: ")
         if not counted.startswith((VERDICTS[update], "added ")):
             raise NotCounted(f"this was decided before, otherwise: {counted}", where=self.id)
@@ -300,8 +299,14 @@ class Decisions(ABC):
 
     async def _send_signal(self, name: str, payload: dict[str, Any]) -> None:
         """Send a signal to the delivery; raise BadInput when it has ended or does not exist."""
-        try:
+        async with self._ending_named():
             await self._handle.signal(name, payload)
+
+    @asynccontextmanager
+    async def _ending_named(self) -> AsyncIterator[None]:
+        """Raise BadInput, in place of the server's RPCError, when the delivery has ended or does not exist."""
+        try:
+            yield
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise

@@ -11,14 +11,14 @@ from typing import Any
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from perdure.client.delivery.decisions import Decisions
 from perdure.client.doctor import failed_notices
 from perdure.client.history.events import stream_events
 from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.runs import read_history, read_request, unread_messages
-from perdure.client.server.calls import query_workflow, run_on_host
+from perdure.client.server.calls import query_workflow, run_on_host, unknown_named_by
 from perdure.client.server.view import RunDescription, describe_run, find_accepted_run, find_workflow, has_pollers
 from perdure.client.submit import start_workflow
 from perdure.models.base import read_as
@@ -27,9 +27,10 @@ from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.delivery.state import DeliveryState, Progress, retry_request
 from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.delivery.turn import TextPage, VaultReadInput
-from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
+from perdure.models.errors import BadInput, InvalidRequest, NotBegun, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
+from perdure.models.rules.admission import amounts_refusal
 from perdure.text import shell_word
 
 ARTIFACT_READ_BYTES = 8_000_000
@@ -67,8 +68,10 @@ class Delivery(Decisions):
         return stream_events(self._client, self.id, follow=follow, since=since)
 
     async def request(self, run_id: str | None = None) -> dict[str, Any]:
-        """Return the request as it was sent, read from the first event of a run, by default the newest."""
-        return await read_request(self._client, self.id, run_id)
+        """Return the request as it was sent, read from the first event of a run, by default the newest. Raises BadInput
+        when there is no such delivery."""
+        async with unknown_named_by(self.describe):
+            return await read_request(self._client, self.id, run_id)
 
     async def failed_notices(self) -> list[str]:
         """Return who was not told what the delivery waits for or how it ended, and why, one line each.
@@ -78,21 +81,25 @@ class Delivery(Decisions):
         return await failed_notices(self._client, self.id)
 
     async def unread_messages(self) -> list[str]:
-        """Return the names of what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
-        return await unread_messages(self._client, self.id)
+        """Return the names of what was sent to it that no worker has read yet: `approve`, `say`… Raises BadInput when
+        there is no such delivery."""
+        async with unknown_named_by(self.describe):
+            return await unread_messages(self._client, self.id)
 
     async def progress(self, *, once: bool = False) -> Progress:
         """Query the delivery's workflow for its progress; when no worker answers, build it from the memo of an ended
         run.
 
         Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
-        five seconds. Raises NoWorker when none answers and there is no such memo (`describe` still works then), and
-        BadInput when there is no such delivery.
+        five seconds. Raises NoWorker when none answers and there is no such memo (`describe` still works then),
+        NotBegun when it waits for the time of its beginning, and BadInput when there is no such delivery.
         """
         try:
             return await query_workflow(self._handle, "progress", Progress, once=once)
         except RPCError:
             described = await self.describe()
+            if described.begins is not None:
+                raise NotBegun(self.id, described.begins) from None
             if described.resume is None:
                 then = "the work goes on then" if described.running else "then the same again"
                 raise NoWorker("no worker answers", where=self.id, consequence=then) from None
@@ -108,11 +115,8 @@ class Delivery(Decisions):
         result.
         """
         try:
-            return await self._handle.result()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                await self.describe()
-            raise
+            async with unknown_named_by(self.describe):
+                return await self._handle.result()
         except WorkflowFailureError as error:
             cause = error.cause
             details = cause.details if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" else ()
@@ -147,8 +151,10 @@ class Delivery(Decisions):
         return result_of(state, request, self.id, described.run_id)
 
     async def past(self) -> DeliveryHistory:
-        """Read the histories of all its runs: activities, deaths, waits. No worker is needed. Raises RPCError."""
-        return await read_history(self._client, self.id)
+        """Read the histories of all its runs: activities, deaths, waits. No worker is needed. Raises BadInput when
+        there is no such delivery."""
+        async with unknown_named_by(self.describe):
+            return await read_history(self._client, self.id)
 
     async def read_page(
         self,
@@ -212,7 +218,10 @@ class Delivery(Decisions):
             )
         request = retry_request(await self.request(described.run_id), described.resume)
         if budget_usd is not None:
-            request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
+            retried = parse_request({**request, "budget_usd": budget_usd})
+            if reason := amounts_refusal(retried):
+                raise InvalidRequest(reason, where=self.id)
+            request["budget_usd"] = retried.budget_usd
         try:
             await start_workflow(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:

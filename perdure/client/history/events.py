@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.api.history.v1 import HistoryEvent
@@ -28,6 +28,8 @@ from perdure.client.history.records import (
     is_reset,
 )
 from perdure.client.server.view import find_workflow
+from perdure.models.base import read_as
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
@@ -51,11 +53,11 @@ class EventDraft:
     item: str = ""
 
 
-def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
+def start_event(run_history: RunHistory, begins: datetime | None, *, first: bool) -> EventDraft:
     """Return the event of a run's start: `started` for a new delivery or backlog, `continued` for a run that goes on.
 
-    `started` has repository and the request's first line; `continued` says by what: `length` (continued as new),
-    `rewind` or `retry`. `first` is True for the first known run.
+    `started` has repository, the request's first line, and when it begins where that is not at once; `continued` says
+    by what: `length` (continued as new), `rewind` or `retry`. `first` is True for the first known run.
     """
     if run_history.continued_from:
         return EventDraft(EventType.CONTINUED, {"by": "length"})
@@ -65,7 +67,8 @@ def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
         return EventDraft(EventType.CONTINUED, {"by": "retry"})
     first_line = shorten(_first_line(str(run_history.request.get("request") or "")), REQUEST_SHOWN)
     repository = str(run_history.request.get("repository") or "")
-    return EventDraft(EventType.STARTED, {"repository": repository, "request": first_line})
+    data = {"repository": repository, "request": first_line, "begins": _time_text(begins) if begins else None}
+    return EventDraft(EventType.STARTED, data)
 
 
 def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Iterator[EventDraft]:
@@ -91,6 +94,11 @@ def end_event(end: RunEnded) -> EventDraft | None:
         return None
     outcome = "cancelled" if end.how == "canceled" else end.outcome or end.how
     return EventDraft(EventType.ENDED, {"outcome": outcome, "reason": _first_line(end.reason)})
+
+
+def _time_text(time: datetime) -> str:
+    """Return a time as events have it, `2026-11-23T08:00:00.123Z`."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _first_line(text: str) -> str:
@@ -211,7 +219,7 @@ class _Stream:
         drafts = [] if record is None else list(self._drafts_of(record))
         if event.event_id <= copied:
             drafts = [EventDraft(EventType.CONTINUED, {"by": "rewind"})] if event.event_id == copied else []
-        time = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        time = _time_text(event.event_time.ToDatetime(UTC))
         backlog, item = self._backlog_and_item()
         converted = [
             Event(
@@ -256,7 +264,7 @@ class _Stream:
             return
         match record:
             case RunStarted():
-                yield start_event(self.run_history, first=self.runs == 1)
+                yield start_event(self.run_history, record.begins, first=self.runs == 1)
             case TimerStarted(reason=reason) if reason:
                 yield EventDraft(EventType.WAITING, {"why": reason, "until": None})
             case FieldsChanged(memo=True):
@@ -288,12 +296,13 @@ class _Stream:
         """
         if "asked" not in fields:
             return
-        pending = fields["asked"] if isinstance(fields["asked"], dict) else {}
-        if pending or self.gate_open:
-            data = {name: pending.get(name, empty) for name, empty in (("gate", ""), ("of", ""), ("words", ""))}
-            options = pending.get("options")
-            yield EventDraft(EventType.GATE, {**data, "options": options if isinstance(options, list) else []})
-        self.gate_open = bool(pending)
+        pending = read_as(PendingDecision, fields["asked"])
+        if pending is not None:
+            data = {"gate": pending.gate.value, "of": pending.target, "words": pending.summary}
+            yield EventDraft(EventType.GATE, {**data, "options": list(pending.options)})
+        elif self.gate_open:
+            yield EventDraft(EventType.GATE, {"gate": "", "of": "", "words": "", "options": []})
+        self.gate_open = pending is not None
 
     def _signal_draft(self, signal: SignalReceived) -> EventDraft:
         """Return a signal as an event: `item` where a delivery sent it to its backlog, else `said`."""

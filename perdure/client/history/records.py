@@ -28,11 +28,16 @@ class HistoryRecord:
 
 @dataclass(frozen=True)
 class RunStarted(HistoryRecord):
-    """The start of a run. `continued_from`: id of the run that continued as new in this one; empty: none did."""
+    """The start of a run.
+
+    continued_from  id of the run that continued as new in this one; empty: none did
+    begins          when its first task comes, after a start delay or by a cron schedule; None: at once
+    """
 
     workflow: str
     arguments: tuple[Any, ...]
     continued_from: str
+    begins: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,11 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
         case "workflow_execution_started":
             arguments = await converter.decode_wrapper(attributes.input) if attributes.input.payloads else []
             return RunStarted(
-                *place, attributes.workflow_type.name, tuple(arguments), attributes.continued_execution_run_id
+                *place,
+                attributes.workflow_type.name,
+                tuple(arguments),
+                attributes.continued_execution_run_id,
+                place[1] + delay if (delay := attributes.first_workflow_task_backoff.ToTimedelta()) else None,
             )
         case "activity_task_scheduled":
             return ActivityScheduled(

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -35,6 +37,18 @@ _NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 while, the server says FAILED_PRECONDITION."""
 
 T = TypeVar("T")
+
+
+@asynccontextmanager
+async def unknown_named_by(describe: Callable[[], Awaitable[Any]]) -> AsyncIterator[None]:
+    """Raise, in place of the server's RPCError that there is no such workflow, what `describe` raises about it; the
+    RPCError itself where that raises nothing, as for a workflow that has ended."""
+    try:
+        yield
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            await describe()
+        raise
 
 
 async def query_workflow(

@@ -114,6 +114,7 @@ class RunDescription:
     outcome           its status in Perdure's words, in Temporal's where the server has no search attributes
     resume            what a retry goes on from, of a delivery that ended without delivering
     events            of its run's history, so far
+    begins            when it begins, where that is still to come: after a start delay, or by a cron schedule
     """
 
     status: WorkflowExecutionStatus
@@ -125,6 +126,7 @@ class RunDescription:
     pending_decision: PendingDecision | None = None
     outcome: str = ""
     events: int = 0
+    begins: datetime | None = None
 
     @property
     def running(self) -> bool:
@@ -194,7 +196,15 @@ async def describe_run(execution: WorkflowExecutionDescription) -> RunDescriptio
         pending_decision=read_as(PendingDecision, memo.get(ASKED)),
         outcome=list_entry_of(execution).status,
         events=execution.history_length,
+        begins=_begin_time(execution),
     )
+
+
+def _begin_time(execution: WorkflowExecutionDescription) -> datetime | None:
+    """Return when a run begins that waits for that; None where it has begun or ended."""
+    begins = execution.execution_time
+    is_waiting = execution.close_time is None and begins is not None and begins > datetime.now(UTC)
+    return begins if is_waiting else None
 
 
 async def pending_decision_of(execution: WorkflowExecution) -> PendingDecision | None:

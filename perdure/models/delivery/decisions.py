@@ -77,6 +77,8 @@ class PendingDecision(HistoryModel):
     limit   which one is reached, at gate budget: usd, tokens or time; that is what add_budget has to raise
     """
 
+    always_written = frozenset({"options"})  # programs read them in the memo and in `progress`
+
     gate: Gate
     target: Annotated[str, Field(alias="of")]
     summary: Annotated[str, Field(alias="words")]

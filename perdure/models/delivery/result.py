@@ -13,6 +13,8 @@ from perdure.models.base import PublishedModel
 
 
 class Status(StrEnum):
+    """The ways in which a delivery ends."""
+
     DELIVERED = "delivered"
     DRAFT = "draft"
     COMPLETED = "completed"
@@ -22,6 +24,20 @@ class Status(StrEnum):
 
 
 SUCCESSES = (Status.DELIVERED, Status.DRAFT, Status.COMPLETED)
+
+
+class DeliveryStatus(StrEnum):
+    """`status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
+    Status (docs/events.md)."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    DRAFT = "draft"
+    COMPLETED = "completed"
+    NOT_DELIVERED = "not_delivered"
+    NO_CHANGES = "no_changes"
+    CANCELLED = "cancelled"
 
 
 class Reason(StrEnum):
@@ -37,6 +53,7 @@ class Reason(StrEnum):
     WORKSPACE_LOST = "workspace_lost"
     SETUP_FAILED = "setup_failed"
     FORGE_REFUSED = "forge_refused"
+    INVALID_REQUEST = "invalid_request"
 
 
 class PullRequest(PublishedModel):

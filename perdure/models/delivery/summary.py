@@ -8,7 +8,9 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import (
     DecisionMade,
     DeliveryResult,
+    DeliveryStatus,
     PullRequest,
+    Reason,
     Receipt,
     Status,
     TestsResult,
@@ -158,6 +160,8 @@ def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
         return (show, f"perdure diff {id}", f"perdure show {id}")
     if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
         return (f"perdure diff {id}", f"perdure show {id}")
+    if state.reason is Reason.INVALID_REQUEST:
+        return (f"perdure show {id}",)
     if state.prepared is None:
         return (f"perdure retry {id}",)
     return (f"perdure logs {id}", f"perdure diff {id}", f"perdure retry {id}")
@@ -170,6 +174,13 @@ def local_repository(pull: PullRequest) -> str:
     return path if separator and number.isdecimal() else ""
 
 
+def delivery_status(state: DeliveryState) -> DeliveryStatus:
+    """Return where a delivery stands, in the word that the query and the search attribute share."""
+    if state.status is not None:
+        return DeliveryStatus(state.status)
+    return DeliveryStatus.WAITING if state.waiting else DeliveryStatus.RUNNING
+
+
 def progress_of(
     state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str, now: datetime | None = None
 ) -> Progress:
@@ -180,7 +191,7 @@ def progress_of(
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        status=state.status or "running",
+        status=delivery_status(state),
         phase=state.phase,
         reason=state.reason,
         message=state.message,

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.limits import KEYWORD_BYTES, KEYWORD_LIST_BYTES, LABELS_BYTES, PLACE_CHARS, TOKENS_MOST
+from perdure.models.limits import KEYWORD_BYTES, KEYWORD_LIST_BYTES, LABELS_BYTES, PLACE_CHARS, TOKENS_MOST, USD_LEAST
 from perdure.models.phases import ALL_PHASES, Phase, invalid_phases_reason, unreachable_gate_reason
 from perdure.text import shorten, valid_text
 
@@ -28,14 +28,22 @@ def delivery_refusal(request: DeliveryRequest) -> str:
 
     Where it names no phases, the repository's settings select them, and what depends on that is checked with those.
     """
-    if reason := _first_text_reason(request) or _plan_reason(request):
+    if reason := _first_text_reason(request) or _plan_reason(request) or amounts_refusal(request):
         return reason
-    if request.tokens is not None and request.tokens > TOKENS_MOST:
-        return f"tokens: at most {TOKENS_MOST} can be asked for"
     phases = request.phases if request.phases is not None else ALL_PHASES
     if problem := invalid_phases_reason(phases, request.branch):
         return f"phases: {problem}"
     return gates_refusal(request, phases)
+
+
+def amounts_refusal(request: DeliveryRequest) -> str:
+    """Return, as `field: why`, why a request cannot have the dollars or tokens it asks for; empty: it can. All else of
+    a retry is as it was admitted."""
+    if request.tokens is not None and request.tokens > TOKENS_MOST:
+        return f"tokens: at most {TOKENS_MOST} can be asked for"
+    if request.budget_usd is not None and request.budget_usd < USD_LEAST:
+        return f"budget_usd: is {request.budget_usd:.15g}, the least is {USD_LEAST}"
+    return ""
 
 
 def gates_refusal(request: DeliveryRequest, phases: Sequence[Phase]) -> str:

@@ -311,8 +311,6 @@ async def _read_facts(
         progress = await _query_progress(delivery, unread) if ask else None
         progress = progress or progress_from(past, delivery.id, described.run_id, state)
         status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
-        if waiting:
-            status = "waiting"
         result = _result_so_far(progress, state, request, delivery.id, described.run_id)
     else:
         try:

@@ -76,7 +76,7 @@ def test_an_empty_repository_has_the_base_that_its_head_names(tmp_path: Path, em
         target = resolve_repository(named, tmp_path)
         assert target.empty, named
         assert target.base_branch() == ("trunk", FIRST_COMMIT), named
-        with pytest.raises(BadInput, match="did you mean --base trunk"):
+        with pytest.raises(BadInput, match="did you mean trunk"):
             target.base_branch("trnk")
     assert branches(empty) == {}, "looking makes nothing"
 

@@ -92,15 +92,18 @@ def test_an_origin_that_is_a_program_or_gone_is_bad_input(checkout: Path) -> Non
 def test_an_unknown_base_names_the_nearest_branch(origin: Path) -> None:
     git(origin, "branch", "release-2", "main")
     target = resolve_repository(str(origin), Path("/"))
-    with pytest.raises(BadInput, match="did you mean --base release-2"):
+    with pytest.raises(BadInput, match="did you mean release-2"):
         target.base_branch("relase-2")
-    with pytest.raises(BadInput, match="did you mean --base main"):
+    with pytest.raises(BadInput) as typed:
+        target.base_branch("relase-2", field="--base")
+    assert typed.value.where.startswith("--base; ")
+    with pytest.raises(BadInput, match="did you mean main"):
         target.base_branch("--upload-pack=x")
 
 
 def test_a_head_that_names_no_branch_asks_for_a_base(origin: Path) -> None:
     git(origin, "symbolic-ref", "HEAD", "refs/heads/gone")
-    with pytest.raises(BadInput, match="--base with one of: main"):
+    with pytest.raises(BadInput, match="HEAD names no branch"):
         resolve_repository(str(origin), Path("/")).base_branch()
 
 

@@ -665,16 +665,17 @@ type DeliveryResult struct {
 type Reason string
 
 const (
-	ReasonTestsRed      Reason = "tests_red"
-	ReasonBlockers      Reason = "blockers"
-	ReasonTampered      Reason = "tampered"
-	ReasonBudget        Reason = "budget"
-	ReasonRefused       Reason = "refused"
-	ReasonLimits        Reason = "limits"
-	ReasonPlanRejected  Reason = "plan_rejected"
-	ReasonWorkspaceLost Reason = "workspace_lost"
-	ReasonSetupFailed   Reason = "setup_failed"
-	ReasonForgeRefused  Reason = "forge_refused"
+	ReasonTestsRed       Reason = "tests_red"
+	ReasonBlockers       Reason = "blockers"
+	ReasonTampered       Reason = "tampered"
+	ReasonBudget         Reason = "budget"
+	ReasonRefused        Reason = "refused"
+	ReasonLimits         Reason = "limits"
+	ReasonPlanRejected   Reason = "plan_rejected"
+	ReasonWorkspaceLost  Reason = "workspace_lost"
+	ReasonSetupFailed    Reason = "setup_failed"
+	ReasonForgeRefused   Reason = "forge_refused"
+	ReasonInvalidRequest Reason = "invalid_request"
 )
 
 type PullRequest struct {
@@ -783,6 +784,7 @@ const (
 	ReviewStatusSkipped ReviewStatus = "skipped"
 )
 
+// The ways in which a delivery ends.
 type Status string
 
 const (
@@ -915,7 +917,7 @@ type Event struct {
 }
 
 // The kinds of event; beside each, the fields of its `data`.
-// started      repository, request (its first line)
+// started      repository, request (its first line), begins (after a start delay or by a cron schedule; null: at once)
 // continued    by: `retry`, `rewind` or `length` (history goes on in another run)
 // phase        phase
 // step_started correction: true for a step that mends what tests or review found
@@ -986,7 +988,7 @@ type Progress struct {
 
 	Repository string `json:"repository"`
 
-	Status string `json:"status"`
+	Status DeliveryStatus `json:"status"`
 
 	Phase *string `json:"phase"`
 
@@ -1080,6 +1082,21 @@ type Question struct {
 
 	Why string `json:"why,omitempty"`
 }
+
+// `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
+// Status (docs/events.md).
+type DeliveryStatus string
+
+const (
+	DeliveryStatusRunning      DeliveryStatus = "running"
+	DeliveryStatusWaiting      DeliveryStatus = "waiting"
+	DeliveryStatusDelivered    DeliveryStatus = "delivered"
+	DeliveryStatusDraft        DeliveryStatus = "draft"
+	DeliveryStatusCompleted    DeliveryStatus = "completed"
+	DeliveryStatusNotDelivered DeliveryStatus = "not_delivered"
+	DeliveryStatusNoChanges    DeliveryStatus = "no_changes"
+	DeliveryStatusCancelled    DeliveryStatus = "cancelled"
+)
 
 type QuestionKind string
 

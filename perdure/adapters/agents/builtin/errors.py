@@ -325,7 +325,7 @@ def _refusal(status: int, message: str, request: ModelRequest, endpoint: Endpoin
     if status == 404:
         return ModelRefusesUs(
             f"the model API does not know model {request.model!r}: {message}",
-            where=f"{setting} of perdure.toml, or --model; asked at {endpoint.host}",
+            where=f"{setting} of perdure.toml, or model of the request; asked at {endpoint.host}",
             fix="set the name of a model that this key can use",
         )
     if status == 413:

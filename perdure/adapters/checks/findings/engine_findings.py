@@ -114,7 +114,7 @@ def find_protected_paths(contract: Contract, changed: Iterable[ChangedPath]) -> 
                 description=f"[protect] paths has {pattern!r}.",
                 file=printable_path(change.path),
                 suggestion=f"Undo the change to this file. Only its owner can allow it: without this pattern in "
-                f"[protect] paths of perdure.toml on {contract.base}, or of the file given with --config.",
+                f"[protect] paths of perdure.toml on {contract.base}, or of the config sent with the request.",
             )
         )
     return findings

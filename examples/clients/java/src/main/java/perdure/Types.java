@@ -919,6 +919,7 @@ public final class Types {
         @JsonProperty("workspace_lost") WORKSPACE_LOST,
         @JsonProperty("setup_failed") SETUP_FAILED,
         @JsonProperty("forge_refused") FORGE_REFUSED,
+        @JsonProperty("invalid_request") INVALID_REQUEST,
     }
 
     @JsonIgnoreProperties(ignoreUnknown = true)
@@ -1067,6 +1068,7 @@ public final class Types {
         @JsonProperty("skipped") SKIPPED,
     }
 
+    /** The ways in which a delivery ends. */
     public enum Status {
         @JsonProperty("delivered") DELIVERED,
         @JsonProperty("draft") DRAFT,
@@ -1257,7 +1259,7 @@ public final class Types {
 
     /**
      * The kinds of event; beside each, the fields of its `data`.
-     * started      repository, request (its first line)
+     * started      repository, request (its first line), begins (after a start delay or by a cron schedule; null: at once)
      * continued    by: `retry`, `rewind` or `length` (history goes on in another run)
      * phase        phase
      * step_started correction: true for a step that mends what tests or review found
@@ -1341,7 +1343,7 @@ public final class Types {
         public String repository;
 
         @JsonProperty("status")
-        public String status;
+        public DeliveryStatus status;
 
         @JsonInclude(JsonInclude.Include.ALWAYS)
         @JsonProperty("phase")
@@ -1492,6 +1494,21 @@ public final class Types {
 
         @JsonProperty("why")
         public String why;
+    }
+
+    /**
+     * `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
+     * Status (docs/events.md).
+     */
+    public enum DeliveryStatus {
+        @JsonProperty("running") RUNNING,
+        @JsonProperty("waiting") WAITING,
+        @JsonProperty("delivered") DELIVERED,
+        @JsonProperty("draft") DRAFT,
+        @JsonProperty("completed") COMPLETED,
+        @JsonProperty("not_delivered") NOT_DELIVERED,
+        @JsonProperty("no_changes") NO_CHANGES,
+        @JsonProperty("cancelled") CANCELLED,
     }
 
     public enum QuestionKind {
