@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +107,9 @@ chaos-backlog: $(READY) ## N=1 nights of examples/backlog, each with KILLS=20 of
 
 chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
 	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github.py -k exactly_one $(ARGS)
+
+fuzz: $(READY) ## N=10000 starts, signals, updates and queries of any shape, to workflows of every type (SEED: the first)
+	@FUZZ=$(or $(SEED),$$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')):$(or $(N),10000) $(PYTEST) -q --no-header -rP tests/fuzz $(ARGS)
 
 bench-recovery: $(READY) ## from SIGKILL of the worker to the next turn: median, p95, worst (KILLS=100)
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)

@@ -18,7 +18,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import NoticeRefused
-from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
+from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX, TASK_QUEUE
 from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, notice_of
 from perdure.models.webui.details import escape_line
 from perdure.text import shorten
@@ -172,12 +172,14 @@ async def has_subscribers() -> bool:
     a run that began before it was asked."""
     if not workflow.patched("refusals_told"):
         return False
-    asking = workflow.start_local_activity(
+    asking = workflow.start_activity(  # no local one: a worker without it would fail the workflow's task
         "has_subscribers",
         "ended",
         result_type=bool,
+        task_queue=TASK_QUEUE,
         schedule_to_close_timeout=NOTICE_START_TIME,
-        retry_policy=RetryPolicy(maximum_attempts=1),
+        retry_policy=RetryPolicy(non_retryable_error_types=["NotFoundError"]),
+        summary="does anybody want to hear of it",
     )
     try:
         with suppress(asyncio.CancelledError):

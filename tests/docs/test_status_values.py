@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perdure.models.delivery.result import DeliveryStatus, Reason, Status
+from perdure.models.delivery.result import ProgressStatus, Reason, Status
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.summary import delivery_status
 
@@ -19,11 +19,11 @@ def _listed(name: str) -> list[str]:
 
 
 def test_every_status_and_reason_is_listed_with_its_meaning() -> None:
-    assert sorted(_listed("status")) == sorted(DeliveryStatus)
+    assert sorted(_listed("status")) == sorted(ProgressStatus)
     assert sorted(_listed("reason")) == sorted(Reason)
 
 
 def test_a_status_is_that_of_the_end_or_says_if_it_waits() -> None:
-    assert set(DeliveryStatus) - set(Status) == {DeliveryStatus.RUNNING, DeliveryStatus.WAITING}
+    assert set(ProgressStatus) - set(Status) == {ProgressStatus.RUNNING, ProgressStatus.WAITING}
     assert {str(delivery_status(DeliveryState(status=status, waiting="x"))) for status in Status} == set(Status)
     assert [str(delivery_status(DeliveryState(waiting=waiting))) for waiting in ("", "x")] == ["running", "waiting"]

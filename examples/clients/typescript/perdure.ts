@@ -644,7 +644,7 @@ export interface Progress {
   delivery_id: string;
   run_id: string;
   repository: string;
-  status: DeliveryStatus;
+  status: ProgressStatus;
   phase: string | null;
   reason: string | null;
   message: string;
@@ -706,7 +706,7 @@ export interface Question {
  * `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
  * Status (docs/events.md).
  */
-export type DeliveryStatus = "running" | "waiting" | "delivered" | "draft" | "completed" | "not_delivered" | "no_changes" | "cancelled";
+export type ProgressStatus = "running" | "waiting" | "delivered" | "draft" | "completed" | "not_delivered" | "no_changes" | "cancelled";
 
 export type QuestionKind = "text" | "choice" | "yes_no";
 

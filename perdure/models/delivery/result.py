@@ -26,7 +26,7 @@ class Status(StrEnum):
 SUCCESSES = (Status.DELIVERED, Status.DRAFT, Status.COMPLETED)
 
 
-class DeliveryStatus(StrEnum):
+class ProgressStatus(StrEnum):
     """`status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
     Status (docs/events.md)."""
 

@@ -18,7 +18,7 @@ from perdure.models.delivery.request import ResumePoint, describe_invalid_field
 from perdure.models.delivery.result import (
     AttemptResult,
     DecisionMade,
-    DeliveryStatus,
+    ProgressStatus,
     PullRequest,
     Reason,
     Receipt,
@@ -401,7 +401,7 @@ class Progress(LazyModel):
     delivery_id: str
     run_id: str
     repository: str
-    status: DeliveryStatus
+    status: ProgressStatus
     phase: str | None = None
     reason: str | None = None
     message: str = ""

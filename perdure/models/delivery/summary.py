@@ -8,7 +8,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import (
     DecisionMade,
     DeliveryResult,
-    DeliveryStatus,
+    ProgressStatus,
     PullRequest,
     Reason,
     Receipt,
@@ -174,11 +174,11 @@ def local_repository(pull: PullRequest) -> str:
     return path if separator and number.isdecimal() else ""
 
 
-def delivery_status(state: DeliveryState) -> DeliveryStatus:
+def delivery_status(state: DeliveryState) -> ProgressStatus:
     """Return where a delivery stands, in the word that the query and the search attribute share."""
     if state.status is not None:
-        return DeliveryStatus(state.status)
-    return DeliveryStatus.WAITING if state.waiting else DeliveryStatus.RUNNING
+        return ProgressStatus(state.status)
+    return ProgressStatus.WAITING if state.waiting else ProgressStatus.RUNNING
 
 
 def progress_of(

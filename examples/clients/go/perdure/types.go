@@ -988,7 +988,7 @@ type Progress struct {
 
 	Repository string `json:"repository"`
 
-	Status DeliveryStatus `json:"status"`
+	Status ProgressStatus `json:"status"`
 
 	Phase *string `json:"phase"`
 
@@ -1085,17 +1085,17 @@ type Question struct {
 
 // `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
 // Status (docs/events.md).
-type DeliveryStatus string
+type ProgressStatus string
 
 const (
-	DeliveryStatusRunning      DeliveryStatus = "running"
-	DeliveryStatusWaiting      DeliveryStatus = "waiting"
-	DeliveryStatusDelivered    DeliveryStatus = "delivered"
-	DeliveryStatusDraft        DeliveryStatus = "draft"
-	DeliveryStatusCompleted    DeliveryStatus = "completed"
-	DeliveryStatusNotDelivered DeliveryStatus = "not_delivered"
-	DeliveryStatusNoChanges    DeliveryStatus = "no_changes"
-	DeliveryStatusCancelled    DeliveryStatus = "cancelled"
+	ProgressStatusRunning      ProgressStatus = "running"
+	ProgressStatusWaiting      ProgressStatus = "waiting"
+	ProgressStatusDelivered    ProgressStatus = "delivered"
+	ProgressStatusDraft        ProgressStatus = "draft"
+	ProgressStatusCompleted    ProgressStatus = "completed"
+	ProgressStatusNotDelivered ProgressStatus = "not_delivered"
+	ProgressStatusNoChanges    ProgressStatus = "no_changes"
+	ProgressStatusCancelled    ProgressStatus = "cancelled"
 )
 
 type QuestionKind string

@@ -1343,7 +1343,7 @@ public final class Types {
         public String repository;
 
         @JsonProperty("status")
-        public DeliveryStatus status;
+        public ProgressStatus status;
 
         @JsonInclude(JsonInclude.Include.ALWAYS)
         @JsonProperty("phase")
@@ -1500,7 +1500,7 @@ public final class Types {
      * `status` of query `progress`, and search attribute PerdureStatus: those of a delivery that goes on, and each
      * Status (docs/events.md).
      */
-    public enum DeliveryStatus {
+    public enum ProgressStatus {
         @JsonProperty("running") RUNNING,
         @JsonProperty("waiting") WAITING,
         @JsonProperty("delivered") DELIVERED,
