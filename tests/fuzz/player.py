@@ -22,7 +22,7 @@ from temporalio.api.workflowservice.v1 import (
     UpdateWorkflowExecutionRequest,
 )
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.limits import TASK_QUEUE
@@ -192,7 +192,7 @@ async def _problem_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
                 await handle.cancel()
             with suppress(WorkflowFailureError):
                 await handle.result()
-    except (RPCError, TimeoutError, WorkflowAlreadyStartedError) as error:
+    except (RPCError, TemporalError, TimeoutError) as error:
         problem = f"{handle.id} cannot be queried, cancelled or ended: {error!r}"[:300]
         with suppress(RPCError):
             if (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:
