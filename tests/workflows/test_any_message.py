@@ -239,3 +239,22 @@ async def test_a_delivery_that_is_started_with_any_state_to_go_on_from_fails_no_
                 async with asyncio.timeout(patient(20)):
                     await handle.result()
             assert await failed_tasks(handle) == [], resume
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("worker")
+async def test_a_backlog_that_is_started_with_a_state_ends_whatever_the_types_of_its_request_are(
+    client: Client, fresh: str
+) -> None:
+    """A later run's request is not checked once more, and anybody can start one."""
+    wrong: list[Any] = [5, [], {"repository": 0}, {"gates": 5}, {"labels": [5]}, {"budget_usd": "5"}, {"parallel": {}}]
+    for number, raw in enumerate([*wrong, {"base": ["x"]}, {"land": 5}, {"window": 5}, {"phases": [5]}]):
+        id = f"{fresh}-{number}"
+        handle = await client.start_workflow("Backlog", args=[raw, {}], id=id, task_queue=TASK_QUEUE)
+        async with asyncio.timeout(patient(20)):
+            with pytest.raises(WorkflowFailureError) as failed:
+                await handle.result()
+        assert reason_of(failed.value).startswith("InvalidRequest: "), (raw, failed.value.cause)
+        assert (await handle.query("progress"))["status"] == "failed"
+        await details_of(handle)
+        assert await failed_tasks(handle) == [], raw
