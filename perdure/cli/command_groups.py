@@ -17,6 +17,7 @@ from typer.main import get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, TyperInfo
 
 from perdure.cli.commands import ADVANCED, PANELS
+from perdure.models.errors import BacklogNamed
 
 ADVANCED_PAGE = "perdure.advanced"
 """Key in a context's `meta`: set where the help is to list the advanced commands."""
@@ -29,12 +30,15 @@ _NEGATIVE_NUMBER = re.compile(r"-\d.*")
 P = ParamSpec("P")
 
 
-def runs(target: str, **settings: Any) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def runs(
+    target: str, backlog: str = "", fixed: Mapping[str, object] | None = None, **settings: Any
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Make a command of a function that has only parameters and help: it calls `target`, with the parameters by name.
 
     A parameter `options` stands for the options that are declared in its dataclass.
 
     target    `module:function`; imported when the command begins, not before
+    backlog   likewise: called instead where the id is that of a backlog, with the parameters that it has, and `fixed`
     settings  Typer's settings of the command
     """
 
@@ -44,7 +48,14 @@ def runs(target: str, **settings: Any) -> Callable[[Callable[P, None]], Callable
         @wraps(declared)
         def call_target(*arguments: P.args, **parameters: P.kwargs) -> None:
             values: dict[str, Any] = parameters if options is None else {"options": options(**parameters)}
-            import_object(target)(*arguments, **values)
+            try:
+                import_object(target)(*arguments, **values)
+            except BacklogNamed as error:
+                if not backlog:
+                    raise
+                of_backlog = import_object(backlog)
+                shared = {name: value for name, value in values.items() if name in signature(of_backlog).parameters}
+                of_backlog(**shared | dict(fixed or {}) | {"id": error.where})
 
         vars(call_target).update(target=target, settings=settings)
         if options is not None:

@@ -18,7 +18,7 @@ from perdure.cli.screen import Screen
 from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
 from perdure.local.connect import connect_to_temporal, wrong_server_reason
 from perdure.local.up import ensure_running
-from perdure.models.errors import BadInput
+from perdure.models.errors import BacklogNamed, BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
 from perdure.text import shell_word
 
@@ -27,15 +27,6 @@ _NEWEST = 20
 
 _CANDIDATES = 200
 """Newest deliveries among which the beginning of an id is looked up; older ones are found by their whole id."""
-
-
-class BacklogNamed(BadInput):
-    """A command about a delivery was given the id of a backlog. `backlog`: that id."""
-
-    def __init__(self, backlog: str) -> None:
-        fix = f"perdure backlog status {shell_word(backlog)}; its deliveries are {backlog}/ITEM"
-        super().__init__(f"{backlog} is a backlog, not a delivery", where=backlog, fix=fix)
-        self.backlog = backlog
 
 
 async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
@@ -69,7 +60,8 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
             return only_waiting_id(
                 waiting_items, decision, where=text, fix=f"perdure backlog status {shell_word(text)}"
             )
-        raise BacklogNamed(text)
+        fix = f"perdure backlog status {shell_word(text)}; its deliveries are {text}/ITEM"
+        raise BacklogNamed(f"{text} is a backlog, not a delivery", where=text, fix=fix)
     candidate_ids = [candidate.delivery_id for candidate in await perdure.list(limit=_CANDIDATES)]
     return find_scheduled_workflow(text, candidate_ids) or match_id_prefix(text, candidate_ids)
 

@@ -65,6 +65,10 @@ class BadInput(PerdureError):
     exit_code = 2
 
 
+class BacklogNamed(BadInput):
+    """A command about a delivery was given the id of a backlog, which is `where`."""
+
+
 class TemporalUnreachable(PerdureError):
     exit_code = 3
 

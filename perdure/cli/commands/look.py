@@ -21,7 +21,7 @@ Html = Annotated[
 ReportJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON, without the pictures.")]
 
 
-@runs("perdure.cli.look.delivery_commands:watch")
+@runs("perdure.cli.look.delivery_commands:watch", backlog="perdure.cli.backlog.command:status", fixed={"watch": True})
 def watch(
     id: DeliveryId = LAST,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
@@ -30,7 +30,7 @@ def watch(
     """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
 
 
-@runs("perdure.cli.look.delivery_commands:show")
+@runs("perdure.cli.look.delivery_commands:show", backlog="perdure.cli.backlog.command:status", fixed={"watch": False})
 def show(
     id: DeliveryId = LAST,
     json: Json = False,
@@ -114,7 +114,7 @@ def compare(
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
 
 
-@runs("perdure.cli.look.report:report")
+@runs("perdure.cli.look.report:report", backlog="perdure.cli.backlog.command:report")
 def report(
     id: DeliveryId = LAST,
     html: Html = "",

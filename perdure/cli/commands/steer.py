@@ -94,7 +94,9 @@ def retry(
     """Go on from the last checkpoint of a delivery that ended without delivering."""
 
 
-@runs("perdure.cli.request.retry:cancel")
+@runs(
+    "perdure.cli.request.retry:cancel", backlog="perdure.cli.backlog.change:cancel", fixed={"item": None, "yes": False}
+)
 def cancel(
     id: DeliveryId,
     now: Annotated[bool, typer.Option("--now", help="End its running tools at once.")] = False,

@@ -12,7 +12,7 @@ from perdure.cli.event_loop import run_coroutine
 from perdure.cli.look.verifying import check_receipt
 from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
-from perdure.cli.session import BacklogNamed, connect_client, read_pages, resolve_id, run_with_delivery
+from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
 from perdure.client.history.state import progress_from
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.verify import Claim, ClaimStatus
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def watch(id: str, no_wait: bool, json: bool) -> None:
-    """Follow a delivery, or a backlog, until it ends, and raise typer.Exit: code 0 when what was asked for exists, 1
-    when not, 5 when it was cancelled.
+    """Follow a delivery until it ends, and raise typer.Exit: code 0 when what was asked for exists, 1 when not, 5 when
+    it was cancelled.
 
     With `no_wait`, leaves with code 4 when it waits. After Ctrl-C it says how to come back and exits with 130. Raises
     BadInput when `id` names no single delivery, TemporalUnreachable when the server goes away for good.
@@ -44,10 +44,6 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
 
     try:
         raise typer.Exit(run_with_delivery(screen, id, work))
-    except BacklogNamed as error:
-        from perdure.cli.backlog.command import status  # it imports what is watched here
-
-        status(error.backlog, watch=True, json=json)
     except KeyboardInterrupt:
         if not delivery_ids:
             raise
@@ -55,8 +51,7 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
 
 
 def show(id: str, json: bool) -> None:
-    """Print where a delivery stands, or how it ended: as lines, or as JSON of its progress or result. Of a backlog its
-    status is printed.
+    """Print where a delivery stands, or how it ended: as lines, or as JSON of its progress or result.
 
     When no worker answers, its state is folded from history and a line says so; with `json` NoWorker is raised. Raises
     BadInput when `id` names no single delivery, PerdureError when it ended without a result.
@@ -97,12 +92,7 @@ def show(id: str, json: bool) -> None:
             [f"{delivery.id}  {one_line(result.repository)}", *step_rows, "", *closing_lines(result, elapsed)]
         )
 
-    try:
-        run_with_delivery(screen, id, work)
-    except BacklogNamed as error:
-        from perdure.cli.backlog.command import status
-
-        status(error.backlog, watch=False, json=json)
+    run_with_delivery(screen, id, work)
 
 
 def list_(limit: int, waiting: bool, json: bool) -> None:

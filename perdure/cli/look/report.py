@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perdure.adapters.system.files import write_whole
 from perdure.cli.screen import Screen
-from perdure.cli.session import BacklogNamed, run_with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput
 from perdure.render.report.gather import gather_report
 from perdure.render.report.page import page_of
@@ -18,8 +18,8 @@ from perdure.text import shell_word
 
 
 def report(id: str, html: str, json: bool) -> None:
-    """Print everything about a delivery or a backlog, running or ended: as lines, with `html` as a page in a file, with
-    `json` as JSON.
+    """Print everything about a delivery, running or ended: as lines, with `html` as a page in a file, with `json` as
+    JSON.
 
     `html` `-` is standard output. What could not be read is named, on standard error when it is not in the lines.
     Raises BadInput when both want standard output, the file cannot be written, or `id` names no single delivery.
@@ -28,13 +28,7 @@ def report(id: str, html: str, json: bool) -> None:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)
     screen = Screen(json=json or html == "-")
-    try:
-        loaded = run_with_delivery(screen, id, gather_report)
-    except BacklogNamed as error:
-        from perdure.cli.backlog.command import report as report_backlog  # it writes the page by what is here
-
-        report_backlog(error.backlog, html, json)
-        return
+    loaded = run_with_delivery(screen, id, gather_report)
     if html:
         page = page_of(loaded).encode()
         if target is None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perdure.cli.backlog.change import cancel as cancel_backlog
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
-from perdure.cli.session import BacklogNamed, connect_client, ensure_worker, resolve_id, run_with_delivery
+from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_with_delivery
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput, PerdureError
@@ -48,7 +47,7 @@ def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
 
 def cancel(id: str, now: bool, json: bool) -> None:
     """Stop a delivery, wait until it has ended, and print its result; raise typer.Exit, with code 1 when it was not
-    cancelled but ended otherwise. A backlog is asked to stop, as by `perdure backlog cancel`.
+    cancelled but ended otherwise.
 
     The turn that runs may end first, for at most CANCEL_TURN_S, unless `now`; the delivery is held meanwhile, which
     Ctrl-C leaves so and says. Raises BadInput when it has ended or `id` names no single delivery.
@@ -78,8 +77,6 @@ def cancel(id: str, now: bool, json: bool) -> None:
 
     try:
         raise typer.Exit(run_with_delivery(screen, id, work))
-    except BacklogNamed as error:
-        cancel_backlog(error.backlog, None, yes=False, json=json)
     except KeyboardInterrupt:
         if delivery_ids:
             quoted_id = shell_word(delivery_ids[0])
