@@ -183,7 +183,10 @@ class DeliveryGates:
 
     async def _wait_for_decision(self, pending: PendingDecision) -> None:
         """Wait until a decision is in the state, and send reminder notices meanwhile; once its time is over, record it
-        as expired."""
+        as expired. Raises CancelledError when the delivery was cancelled, also where the last activity ended well
+        before it heard of that: nothing else would end the wait then."""
+        if workflow.cancellation_reason() is not None and workflow.patched("cancel_at_gate"):
+            raise_if_cancelled()
         reminders = 0
         while pending.key not in self.state.gates.decided:
             with suppress(asyncio.TimeoutError):

@@ -183,6 +183,17 @@ async def test_a_cancel_during_any_activity_costs_no_turn_and_no_commit_a_second
     assert wrong == {}
 
 
+@pytest.mark.timeout(120)
+async def test_a_cancel_that_meets_the_end_of_the_plan_does_not_wait_at_its_gate(client: Client) -> None:
+    script, id = Script(gates=("plan",)), f"d-{uuid.uuid4().hex[:12]}"
+    async with asyncio.timeout(patient(60)), Deciding(client, remembers=True) as deciding:
+        cancels = CancelledAt(client, 3, deciding)
+        async with Worker(client, task_queue=TASK_QUEUE, activities=script.activities(), interceptors=[cancels]):
+            delivery = (await Perdure(client).submit({**WHOLE, "gates": ["plan"]}, id=id)).delivery
+            assert (await delivery.result()).status == "cancelled"
+    assert cancels.ran[2] == Step.PLAN
+
+
 CANCELED = WorkflowExecutionStatus.CANCELED
 
 
