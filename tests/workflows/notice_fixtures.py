@@ -38,11 +38,13 @@ async def plans(work: TurnInput) -> TurnResult:
 
 
 @asynccontextmanager
-async def telling(client: Client, script: Script, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
-    """The script, and the real activities that tell, on a host with these addresses."""
+async def telling(
+    client: Client, script: Script, home: Path, *urls: str, cache: int = 1000, of_anybody: bool = False
+) -> AsyncIterator[Host]:
+    """The script, and the real activities that tell, on a host with these addresses; notices `of_anybody`, too."""
     env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
     host = Host.from_environment(Home(home), env)
-    notices = NoticeActivities(host)
+    notices, origin = NoticeActivities(host), OriginInterceptor(client, host.accepted_runs)
     async with (
         asyncio.timeout(patient(60)),
         Worker(
@@ -50,7 +52,7 @@ async def telling(client: Client, script: Script, home: Path, *urls: str, cache:
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
             activities=[*script.activities(), notices.has_subscribers, notices.notice_addresses, notices.notify],
-            interceptors=[AttemptInterceptor(host), OriginInterceptor(client, host.accepted_runs)],
+            interceptors=[AttemptInterceptor(host), *([] if of_anybody else [origin])],
             max_cached_workflows=cache,
         ),
     ):

@@ -275,18 +275,16 @@ async def test_a_run_that_leaves_the_workers_memory_while_it_waits_tells_nothing
 
 
 async def test_an_address_that_fails_for_as_long_as_it_is_tried_fails_the_notification_alone(
-    client: Client, script: Script, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
-    async with Receiver.open() as receiver, telling(client, script, tmp_path, receiver.url + "/secret"):
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url + "/secret"):
         receiver.answers = [(404, {})]
+        await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        ((notification, _),) = await notifications(client, fresh)
         with pytest.raises(WorkflowFailureError) as failure:
-            await client.execute_workflow(
-                "Notification",
-                {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": fresh, "delivery_id": fresh,
-                 "run_id": "r", "repository": "/r", "request": "x", "summary": "y"},
-                id=f"n-{fresh}",
-                task_queue=TASK_QUEUE,
-            )  # fmt: skip
+            await client.get_workflow_handle(notification).result()
+        await client.get_workflow_handle(fresh).terminate()
         cause = failure.value.cause
         assert isinstance(cause, ApplicationError)
         assert cause.type == "NotTold"
@@ -394,7 +392,7 @@ async def test_an_address_that_fails_for_a_day_is_given_up_and_named(script: Scr
     ):
         address = server.client.service_client.config.target_host
         client = await Client.connect(address, plugins=[perdure_plugin()])
-        async with telling(client, script, tmp_path, receiver.url):
+        async with telling(client, script, tmp_path, receiver.url, of_anybody=True):
             receiver.answers = [(500, {"retry-after": "3600"})] * 30
             handle = await client.start_workflow(
                 "Notification",

@@ -10,13 +10,12 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
 from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
 from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.phases import Phase
 from tests.deliveries import Script, playing
 
@@ -95,7 +94,7 @@ async def test_what_runs_now_has_no_end_and_what_never_was_is_not_found(
     past = await submitted.delivery.past()
     assert (past.request, past.activities, past.waits) == (REQUEST, (), ())
     await client.get_workflow_handle(fresh).terminate()
-    with pytest.raises(RPCError):
+    with pytest.raises(BadInput, match="no delivery never-was"):
         await perdure.delivery("never-was").past()
 
 

@@ -172,12 +172,15 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
             return result
 
     def _translate_error(self, error: Exception, work: Any) -> ApplicationError:
-        """Return the ApplicationError for an error of an activity.
+        """Return the ApplicationError for an error of an activity; one that is an ApplicationError already is returned
+        as it is.
 
         StepError, BadInput and a full disk keep their type and say themselves whether they are retried. Any other error
         is our own mistake or the machine's: it is logged, and is retried until attempts at this work have failed with
         its type UNEXPECTED_FAILURES times, this one included.
         """
+        if isinstance(error, ApplicationError):
+            return error
         info = activity.info()
         if is_disk_full(error):
             error = disk_full_error(str(getattr(error, "filename", None) or getattr(error, "where", "")))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import typer
@@ -194,7 +195,7 @@ class DeliveryWatcher:
         if self._screen.json:
             return
         now = time.monotonic()
-        silence = self._silence_reason(described, now - self._answered_at)
+        silence = self._silence_reason(described.begins, now - self._answered_at)
         if described.running:
             self._screen.print_lines(self._reporter.new_lines(self._progress, described.pending, silent=silence))
         if live is not None:
@@ -217,11 +218,11 @@ class DeliveryWatcher:
         self._turn_lines = dict(list(self._turn_lines.items())[-TURNS_SHOWN:])
         return [phase_bar(self._progress.phase), *list(self._turn_lines.values())[:-1]]
 
-    def _silence_reason(self, described: RunDescription, seconds: float) -> str:
+    def _silence_reason(self, begins: datetime | None, seconds: float) -> str:
         """Return the reason why no worker has answered for that many seconds; empty while that is too short to be
-        reported. One that has not begun says so at once."""
-        if described.begins is not None:
-            return not_begun_text("it", described.begins)
+        reported. One that has not begun, and `begins` later, says so at once."""
+        if begins is not None:
+            return not_begun_text("it", begins)
         if seconds <= WATCH_SILENCE_S:
             return ""
         reason = no_worker_reason()

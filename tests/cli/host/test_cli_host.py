@@ -295,7 +295,7 @@ def test_init_runs_a_setup_that_asks_git_for_its_version_as_a_delivery_does(
         return
     ran = cli("init", "--repo", str(here))
     assert ran.code == 0, (ran.out, ran.err)
-    assert "✓ test           1 green" in ran.out
+    assert "✓ test       1 green" in ran.out
     assert "hooksPath" not in (here / ".git/config").read_text()
 
 
@@ -392,7 +392,7 @@ def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(
         monkeypatch.delenv(name, raising=False)
     watcher = DeliveryWatcher(None, None, reporter=object())  # type: ignore[arg-type]
     error = NoWorker("no worker answers", where="d", consequence="the work goes on then")
-    assert no_worker_reason() == watcher._silence_reason(WATCH_SILENCE_S + 1) == NO_WORKER
+    assert no_worker_reason() == watcher._silence_reason(None, WATCH_SILENCE_S + 1) == NO_WORKER
     assert adapt_no_worker_error(error).fix == "perdure up --detach starts one; the work goes on then"
     with Places(Home(tmp_path)).supervisor_lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -400,11 +400,11 @@ def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(
         assert adapt_no_worker_error(error).fix == f"{WORKER_RESTARTS}; the work goes on then"
         assert adapt_no_worker_error(NoWorker("no worker answers")).fix == WORKER_RESTARTS
         assert adapt_no_worker_error(other := BadInput("no", fix="perdure up --detach")) is other
-        assert watcher._silence_reason(WATCH_SILENCE_S + 1) == "", "a takeover takes no longer than that"
-        assert watcher._silence_reason(WATCH_LOST_S + 1) == WORKER_STARTING
+        assert watcher._silence_reason(None, WATCH_SILENCE_S + 1) == "", "a takeover takes no longer than that"
+        assert watcher._silence_reason(None, WATCH_LOST_S + 1) == WORKER_STARTING
         monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
         assert no_worker_reason() == NO_WORKER, "those workers are others"
-    assert no_worker_reason() == watcher._silence_reason(WATCH_SILENCE_S + 1) == NO_WORKER
+    assert no_worker_reason() == watcher._silence_reason(None, WATCH_SILENCE_S + 1) == NO_WORKER
 
 
 def able(cli: Cli, tmp_path: Path, **env: str) -> dict[str, str]:

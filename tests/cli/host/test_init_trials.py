@@ -188,4 +188,4 @@ def test_what_a_real_lock_names_is_installed_with_the_groups_for_tests(cli: Cli,
     repository(here, {".gitignore": ".venv\n.pdm-python\n__pycache__\n"})
     ran = cli("init", "--repo", str(here))
     assert ran.code == 0, (ran.out, ran.err)
-    assert "✓ test           1 green" in ran.out
+    assert "✓ test       1 green" in ran.out
