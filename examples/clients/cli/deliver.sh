@@ -17,7 +17,7 @@ start() {
 # Print where it stands until it has ended; approve its plan, with a word for its next turn.
 follow() {
   while progress=$(temporal workflow query --workflow-id "$id" --name progress --output json | jq '.queryResult[0]') &&
-    [[ $(jq -r .status <<<"$progress") == running ]]; do
+    [[ $(jq -r .status <<<"$progress") =~ ^(running|waiting)$ ]]; do
     if [[ $(jq -r .asked.gate <<<"$progress") == plan ]]; then
       of=$(jq -r .asked.of <<<"$progress")
       temporal workflow signal --workflow-id "$id" --name say --input '{"id": "note-1", "text": "Mind the sign"}' >&2

@@ -37,7 +37,7 @@ start() {
 }
 
 follow() {
-  while progress=$(post /query/progress '{}' | jq .queryResult | decode) && [[ $(jq -r .status <<<"$progress") == running ]]; do
+  while progress=$(post /query/progress '{}' | jq .queryResult | decode) && [[ $(jq -r .status <<<"$progress") =~ ^(running|waiting)$ ]]; do
     if [[ $(jq -r .asked.gate <<<"$progress") == plan ]]; then
       post /signal/say "{\"input\": $(payloads '{"id": "note-1", "text": "Mind the sign"}')}" >&2
       of=$(jq -r .asked.of <<<"$progress")

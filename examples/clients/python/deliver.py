@@ -41,7 +41,7 @@ async def start(client: Client, id: str, request: dict) -> None:
 async def follow(client: Client, id: str) -> None:
     """Print where it stands until it has ended; approve its plan, with a word for its next turn."""
     delivery, shown = client.get_workflow_handle(id), ""
-    while (progress := await delivery.query("progress"))["status"] == "running":
+    while (progress := await delivery.query("progress"))["status"] in ("running", "waiting"):
         if (asked := progress["asked"]) and asked["gate"] == "plan":
             await delivery.signal("say", {"id": "note-1", "text": "Mind the sign"})
             await delivery.execute_update("approve", {"of": asked["of"]})

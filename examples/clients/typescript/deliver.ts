@@ -59,7 +59,7 @@ async function start(request: DeliveryRequest): Promise<void> {
 async function follow(): Promise<void> {
   for (let shown: string | null | undefined; ; await setTimeout(300)) {
     const { status, phase, asked } = await delivery.query<Progress>("progress");
-    if (status !== "running") return;
+    if (status !== "running" && status !== "waiting") return;
     if (asked?.gate === "plan") {
       await delivery.signal<[Say]>("say", { id: "note-1", text: "Mind the sign" });
       await delivery.executeUpdate<string, [Approve]>("approve", { args: [{ of: asked.of }] });

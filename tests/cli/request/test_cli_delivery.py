@@ -118,8 +118,8 @@ async def test_one_command_delivers_and_the_others_show_it(perdure: Cli, origin:
     assert "not included  1 uncommitted file" in told
     assert "perdure.toml on main · sandbox bubblewrap · budget $5.00" in told
     marks = [" ".join(line.split()[:2]) for line in told.splitlines() if line.startswith(("✓", "✗", "!"))]
-    assert marks[:5] == ["✓ prepare", "✓ plan", "✓ build", "✗ test", "✓ fix"]
-    assert marks[5:] == ["! review", "✓ fix", "✓ review", "✓ ship"]
+    assert marks[:5] == ["✓ prepare", "✓ plan", "✓ build", "✗ test", "✓ test"]
+    assert marks[5:] == ["! review", "✓ review", "✓ review", "✓ ship"]
     assert f"Delivered  {origin}#pull/1" in told
     assert "0 replies paid twice" in told
     assert "\x1b" not in told, "no colours where there is no terminal"

@@ -53,8 +53,9 @@ func start(ctx context.Context, c client.Client, id string, request json.RawMess
 
 func follow(ctx context.Context, c client.Client, id string) {
 	var progress perdure.Progress
-	for shown := ""; progress.Status == "" || progress.Status == "running"; time.Sleep(300 * time.Millisecond) {
+	for shown, ended := "", false; !ended; time.Sleep(300 * time.Millisecond) {
 		check(must(c.QueryWorkflow(ctx, id, "", "progress")).Get(&progress))
+		ended = progress.Status != perdure.ProgressStatusRunning && progress.Status != perdure.ProgressStatusWaiting
 		if asked := progress.Asked; asked != nil && asked.Gate == perdure.GatePlan {
 			check(c.SignalWorkflow(ctx, id, "", "say", perdure.Say{ID: "note-1", Text: "Mind the sign"}))
 			check(must(c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: id, UpdateName: "approve",

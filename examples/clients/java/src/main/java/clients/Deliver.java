@@ -8,7 +8,7 @@ import io.temporal.client.*;
 import io.temporal.envconfig.ClientConfigProfile;
 import io.temporal.failure.ApplicationFailure;
 import io.temporal.serviceclient.WorkflowServiceStubs;
-import java.util.Map;
+import java.util.*;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import perdure.Types.*;
@@ -19,6 +19,7 @@ import perdure.Types.*;
  */
 public class Deliver {
   static final ObjectMapper JSON = new ObjectMapper();
+  static final Set<ProgressStatus> GOES_ON = Set.of(ProgressStatus.RUNNING, ProgressStatus.WAITING);
 
   public static void main(String[] args) throws Exception {
     ClientConfigProfile profile = ClientConfigProfile.load(); // TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
@@ -66,7 +67,7 @@ public class Deliver {
   /** Print where it stands until it has ended; approve its plan, with a word for its next turn. */
   static void follow(WorkflowStub delivery) throws Exception {
     String shown = null;
-    for (Progress progress; (progress = delivery.query("progress", Progress.class)).status.equals("running"); Thread.sleep(300)) {
+    for (Progress progress; GOES_ON.contains((progress = delivery.query("progress", Progress.class)).status); Thread.sleep(300)) {
       if (progress.asked != null && progress.asked.gate == Gate.PLAN) {
         delivery.signal("say", Map.of("id", "note-1", "text", "Mind the sign"));
         delivery.update("approve", String.class, Map.of("of", progress.asked.of));
