@@ -156,6 +156,8 @@ def _plain_schema(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mappin
         shape = next((option for option in options if option.get("type") == "string"), options[0])
     if ref := shape.get("$ref"):
         shape = schema["$defs"][ref.rpartition("/")[2]]
+    if isinstance(types := shape.get("type"), list):
+        shape = {**shape, "type": next(name for name in types if name != "null")}
     items = shape.get("items")
     if isinstance(items, dict) and "$ref" in items:
         return {**shape, "items": schema["$defs"][items["$ref"].rpartition("/")[2]]}
