@@ -44,7 +44,7 @@ async def test_who_asks_as_a_worker_dies_is_answered_by_the_next_one(
         send(first, signal.SIGKILL)
         standing, progress = await asyncio.gather(backlog.progress(), delivery.progress())
         assert [view.id for view in standing.items] == ["sub"]
-        assert progress.status == "running"
+        assert progress.status == "waiting"
         assert kept.worker.pid != first
 
 
