@@ -41,7 +41,7 @@ def any_host_activities(host: Host) -> Activities:
         notices.notify,
         last_table,
         SignItemRequestActivity(host).sign_item_request,
-        SignItemRequestActivity(host).vouch,
+        SignItemRequestActivity(host).sign_item_request_begun_before,
         BacklogActivities(host).open_backlog,
         FollowActivities(host).follow,
         FollowActivities(host).check_landed,

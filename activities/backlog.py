@@ -401,7 +401,8 @@ class SignItemRequestActivity(OnHost):
             return SignRequestResult()
         return SignRequestResult(proof=request_proof(key, work.workflow_id, work.request))
 
-    @activity.defn
-    async def vouch(self, work: SignRequestInput) -> SignRequestResult:
-        """Do the same for a backlog that an earlier version began, under the name that its history has."""
+    @activity.defn(name="vouch")
+    async def sign_item_request_begun_before(self, work: SignRequestInput) -> SignRequestResult:
+        """Sign the request of an item's delivery, as `sign_item_request`, for a backlog whose history names the
+        activity `vouch`: one that an earlier version began."""
         return await self.sign_item_request(work)

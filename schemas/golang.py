@@ -1,4 +1,4 @@
-"""The same shapes as Go types: one file, for the sample and for whoever wants to copy it."""
+"""The shapes of the schemas as Go types in one file, which the samples use and anybody may copy."""
 
 from __future__ import annotations
 

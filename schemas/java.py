@@ -1,4 +1,4 @@
-"""The same shapes as Java classes for Jackson: one file, for the sample and for whoever wants to copy it."""
+"""The shapes of the schemas as Java classes for Jackson in one file, which the samples use and anybody may copy."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ def simplify_schema(schema: Schema) -> Schema:
     a definition that may be null there is written in its place, with its title. Other enumerations are definitions,
     every integer is bounded to what a double holds exactly, and a default is a plain value."""
     definitions = schema.get("$defs", {})
-    result = _simplify({key: value for key, value in schema.items() if key != "$defs"}, definitions)
+    result = _simplify_part({key: value for key, value in schema.items() if key != "$defs"}, definitions)
     kept: dict[str, Schema] = {}
     waiting = [result]
     while waiting:
-        for part in _subschemas(waiting.pop()):
+        for part in _iterate_schemas(waiting.pop()):
             if (name := str(part.get("$ref", "")).removeprefix("#/$defs/")) and name not in kept:
-                kept[name] = _simplify(definitions[name], definitions)
+                kept[name] = _simplify_part(definitions[name], definitions)
                 waiting.append(kept[name])
     named = {name: _name_enums(value, kept) for name, value in kept.items()}
     result = _name_enums(result, named)
@@ -35,7 +35,7 @@ def collect_types(schemas: list[Schema]) -> dict[str, Schema]:
     """Return the objects and enumerations of some schemas by title; those of equal titles are the same type."""
     types: dict[str, Schema] = {}
     for schema in schemas:
-        for part in _subschemas(schema):
+        for part in _iterate_schemas(schema):
             if "title" in part and ("properties" in part or "enum" in part):
                 types.setdefault(part["title"], part)
     return types
@@ -52,29 +52,29 @@ def is_nullable(schema: Schema) -> bool:
     return "null" in schema.get("type", ()) and schema["type"] != "null"
 
 
-def _subschemas(schema: Any) -> Iterator[Schema]:
+def _iterate_schemas(schema: Any) -> Iterator[Schema]:
     """Yield a schema and all schemas within it."""
     if isinstance(schema, list):
         for part in schema:
-            yield from _subschemas(part)
+            yield from _iterate_schemas(part)
     elif isinstance(schema, dict):
         yield schema
         for key, value in schema.items():
             if key in ("properties", "$defs"):
-                yield from _subschemas(list(value.values()))
+                yield from _iterate_schemas(list(value.values()))
             elif key not in _NO_SCHEMAS:
-                yield from _subschemas(value)
+                yield from _iterate_schemas(value)
 
 
-def _simplify(value: Any, definitions: dict[str, Schema]) -> Any:
+def _simplify_part(value: Any, definitions: dict[str, Schema]) -> Any:
     """Return a schema, or what is within one, with its alternatives merged and its integers bounded."""
     if isinstance(value, list):
-        return [_simplify(part, definitions) for part in value]
+        return [_simplify_part(part, definitions) for part in value]
     if not isinstance(value, dict):
         return value
     if "anyOf" in value:
         value = _merge_alternatives(value, definitions)
-    result = {key: part if key in _NO_SCHEMAS else _simplify(part, definitions) for key, part in value.items()}
+    result = {key: part if key in _NO_SCHEMAS else _simplify_part(part, definitions) for key, part in value.items()}
     # Generators for Go write no constant of such a type, and their code does not compile.
     if (default := result.get("default")) is not None and (
         (default and isinstance(default, dict)) or is_nullable(result)

@@ -1,4 +1,4 @@
-"""What can be said of the samples in examples/clients without running them."""
+"""The samples in examples/clients are short, named and complete; nothing of them is run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker tells is verified by the Standard Webhooks libraries of Go and Node, in the samples as they are."""
+"""Webhooks of a real worker are verified by the samples in Go and Node, with the Standard Webhooks libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to a workflow of any type, or starts one: no task fails, and it can be queried, cancelled and ended.
+"""Messages and starts of any shape to workflows of every type: no task fails, and each run can be queried and ended.
 
 FUZZ=SEED:COUNT sends another number of messages, from another seed (`make fuzz`).
 """
@@ -71,7 +71,7 @@ UNTYPED: dict[str, type[BaseModel]] = {
     "say": Say, "hold": Hold, "rewind": Rewind, "attach": DeliveryRequest, "add": AddItem, "edit": AddItem,
     "skip": NamedItem, "retry": NamedItem, "cancel_item": NamedItem, "prioritise": PrioritisedItem, **DECISION_MODELS,
 }  # fmt: skip
-"""What those handlers expect whose parameter takes anything."""
+"""The models that handlers with a parameter of any type expect."""
 
 STRANGE_NAMES = ("aprove", "__temporal_nothing", "__stack_trace", "run", "sa y", "ж", "x" * 300, "state", "signal\t")
 
@@ -107,7 +107,7 @@ EDGES = _edge_values()
 
 
 def _strategy_of(schema: dict[str, Any], defs: dict[str, Any], depth: int = 0) -> st.SearchStrategy[Any]:
-    """What a schema describes, and, here and there, something else."""
+    """Return values that a schema describes, and here and there others."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     for union in ("anyOf", "oneOf", "allOf"):
@@ -200,7 +200,7 @@ def _handlers_of(kind: type) -> list[tuple[str, str, type[BaseModel] | None]]:
 
 @dataclass(frozen=True)
 class Target:
-    """What a message is for. `models`: those of its arguments; `share`: of all messages, beside the others."""
+    """The receiver of a message. `models`: those of its arguments; `share`: of all messages, beside the others."""
 
     kind: type
     act: str
@@ -281,7 +281,7 @@ REQUESTS: dict[type, Any] = {
     Notification: {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": "d", "delivery_id": "d",
                    "run_id": "r", "repository": "/r", "request": "x", "summary": "y"},
 }  # fmt: skip
-"""What a running workflow of each type is started with."""
+"""The argument with which a running workflow of each type is started."""
 
 CALL = timedelta(seconds=20)
 
@@ -291,7 +291,7 @@ UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
 
 @dataclass
 class Outcome:
-    """What came of messages. `sent`: how many the server took; `problems`: what went wrong, by message or run."""
+    """The result of sending messages. `sent`: how many the server took; `problems`: by message or run."""
 
     sent: int = 0
     runs: int = 0

@@ -21,7 +21,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 
 
-async def start(client: Client, id: str, request: dict) -> None:
+async def start_or_attach(client: Client, id: str, request: dict) -> None:
     """Start the delivery, or find the one of that id, running or ended, in one call."""
     operation = WithStartWorkflowOperation(
         "Delivery",
@@ -38,7 +38,7 @@ async def start(client: Client, id: str, request: dict) -> None:
     print("attached", id, there["repository"], there["request"])  # of the one that was there, where one was: compare
 
 
-async def follow(client: Client, id: str) -> None:
+async def follow_until_end(client: Client, id: str) -> None:
     """Print where it stands until it has ended; approve its plan, with a word for its next turn."""
     delivery, shown = client.get_workflow_handle(id), ""
     while (progress := await delivery.query("progress"))["status"] in ("running", "waiting"):
@@ -59,8 +59,8 @@ async def main(id: str, request: str) -> int:
         if request == "cancel":
             await client.get_workflow_handle(id).cancel()
         else:
-            await start(client, id, json.loads(request))
-            await follow(client, id)
+            await start_or_attach(client, id, json.loads(request))
+            await follow_until_end(client, id)
         print(json.dumps(await client.get_workflow_handle(id).result()))
         return 0
     except (WorkflowFailureError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:

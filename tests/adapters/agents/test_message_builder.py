@@ -1,4 +1,4 @@
-"""What is read of a reply's numbers, whatever a server has written there."""
+"""Numbers in a reply are read within bounds, or count as 0, whatever a server has written there."""
 
 from __future__ import annotations
 

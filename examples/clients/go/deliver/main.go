@@ -24,8 +24,8 @@ func main() {
 	if request == "cancel" {
 		check(c.CancelWorkflow(ctx, id, ""))
 	} else {
-		start(ctx, c, id, json.RawMessage(request))
-		follow(ctx, c, id)
+		startOrAttach(ctx, c, id, json.RawMessage(request))
+		followUntilEnd(ctx, c, id)
 	}
 	var result perdure.DeliveryResult
 	err := c.GetWorkflow(ctx, id, "").Get(ctx, &result)
@@ -37,7 +37,7 @@ func main() {
 	check(json.NewEncoder(os.Stdout).Encode(result))
 }
 
-func start(ctx context.Context, c client.Client, id string, request json.RawMessage) {
+func startOrAttach(ctx context.Context, c client.Client, id string, request json.RawMessage) {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // nobody answers without a worker: it is recorded, once
 	defer stop()
 	var there perdure.DeliveryAttached // of the delivery that was there already, where one was: compare
@@ -51,7 +51,7 @@ func start(ctx context.Context, c client.Client, id string, request json.RawMess
 	fmt.Println("attached", id, there.Repository, there.Request)
 }
 
-func follow(ctx context.Context, c client.Client, id string) {
+func followUntilEnd(ctx context.Context, c client.Client, id string) {
 	var progress perdure.Progress
 	for shown, ended := "", false; !ended; time.Sleep(300 * time.Millisecond) {
 		check(must(c.QueryWorkflow(ctx, id, "", "progress")).Get(&progress))
