@@ -1,4 +1,4 @@
-"""The samples in examples/clients are short, named and complete; nothing of them is run here."""
+"""The samples in examples/clients fit on one screen each; nothing of them is run here."""
 
 from __future__ import annotations
 
