@@ -50,22 +50,26 @@ class SignalOriginActivity:
     @activity.defn
     async def signal_origin(self, work: SignalOriginInput) -> SignalOriginResult:
         """Check that runs of the deliveries, of ours, have sent the calling backlog these signals; return for each the
-        reason why that is not so, empty when it is. A signal that came twice has to be sent twice. Raises RPCError,
+        run that has, or the reason why that is not so. A signal that came twice has to be sent twice. Raises RPCError,
         which is retried, when the server does not answer."""
         client, info = activity.client(), activity.info()
         backlog = WorkflowExecution(workflow_id=info.workflow_id or "", run_id=info.workflow_run_id or "")
         runs = await _sending_runs(client, backlog, work.after)
+        origins = [await self._find_origin(client, claim, runs[claim]) for claim in work.claims]
         return SignalOriginResult(
-            reasons=tuple([await self._find_problem(client, claim, runs[claim]) for claim in work.claims])
+            reasons=tuple(reason for reason, _ in origins), runs=tuple(run_id for _, run_id in origins)
         )
 
-    async def _find_problem(self, client: Client, claim: SignalClaim, runs: list[str]) -> str:
-        """Return why a signal is not that of a delivery of ours, empty when it is; remove from `runs`, which have sent
-        it under the delivery's id, those that were looked at. Raises RPCError when the server does not answer."""
+    async def _find_origin(self, client: Client, claim: SignalClaim, runs: list[str]) -> tuple[str, str]:
+        """Return ("", the run of a delivery of ours that has sent a signal), or (the reason why none has, ""); remove
+        from `runs`, which have sent it under the delivery's id, those that were looked at. Raises RPCError when the
+        server does not answer."""
         reason = f"{claim.delivery} has not sent it"
-        while runs and reason:
-            reason = await origin_problem(client, self._accepted, claim.delivery, runs.pop())
-        return reason
+        while runs:
+            run_id = runs.pop()
+            if not (reason := await origin_problem(client, self._accepted, claim.delivery, run_id)):
+                return "", run_id
+        return reason, ""
 
 
 async def _sending_runs(client: Client, backlog: WorkflowExecution, after: int) -> dict[SignalClaim, list[str]]:

@@ -418,6 +418,11 @@ async def test_signals_in_the_name_of_a_delivery_tell_its_backlog_nothing(tmp_pa
         foreign = "night/one is no workflow of Perdure's: it is not on queue perdure"
         assert (await notes(len(SIGNALS) + 1))[-1] == f"one: a signal item_ended is ignored: {foreign}"
         assert (await night.query("progress"))["items"][0]["phase"] != "delivered"
+        backlog = engine.perdure.backlog("night")
+        assert (await backlog.past()).landed_commits == {}
+        told = [event async for event in engine.perdure.events("night") if event.type == "item"]
+        assert "item_ended" not in {event.data["event"] for event in told if event.data.get("commit")}
+        assert {event.data["event"] for event in told} >= {"begins", "item_planned", "item_waits"}
         await night.cancel()
 
 

@@ -16,6 +16,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 
 from perdure.client import Perdure
 from perdure.client.backlog import Backlog
+from perdure.client.history.records import SendersAccepted, decode_event
 from perdure.models.backlog.landing import PriorityInput, PriorityResult
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import Question
@@ -150,6 +151,11 @@ async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused
         with pytest.raises(BadInput, match="is taken"):
             await again(other)
         assert (await backlog.past()).landed_commits["api"]
+        accepted = set[str]()
+        async for event in client.get_workflow_handle(fresh).fetch_history_events():
+            if isinstance(record := await decode_event(event, client.data_converter), SendersAccepted):
+                accepted |= set(record.runs)
+        assert accepted == {(await client.get_workflow_handle(f"{fresh}/api").describe()).run_id}
         with pytest.raises(BadInput, match="no backlog"):
             await perdure.backlog(f"{fresh}-nowhere").describe()
         with pytest.raises(BadInput, match="is no backlog, but a delivery"):

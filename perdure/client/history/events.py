@@ -21,6 +21,7 @@ from perdure.client.history.records import (
     HistoryRecord,
     RunEnded,
     RunStarted,
+    SendersAccepted,
     SignalReceived,
     TimerStarted,
     UpdateCompleted,
@@ -194,6 +195,7 @@ class _Stream:
 
     run_history  of the run so far; runs: how many were begun
     phase        the last phase that was told; gate_open: the last `gate` event asked somebody for a decision
+    unknown      a backlog's signals of workflows of which it has not yet said that they are its deliveries
     """
 
     client: Client
@@ -203,10 +205,12 @@ class _Stream:
     runs: int = 0
     phase: str = ""
     gate_open: bool = False
+    unknown: list[SignalReceived] = field(default_factory=list)
 
     def begin_run(self) -> None:
         """Begin another run, whose history is folded by itself; offsets go on."""
-        self.run_history, self.gate_open = RunHistory(), False
+        self.run_history = RunHistory(delivery_runs=self.run_history.delivery_runs)
+        self.gate_open, self.unknown = False, []
         self.runs += 1
 
     async def convert_event(self, event: HistoryEvent, copied: int) -> list[Event]:
@@ -276,6 +280,8 @@ class _Stream:
                     yield EventDraft(EventType.DECISION, {"name": update.name, "said": update.message})
             case SignalReceived():
                 yield self._signal_draft(record)
+            case SendersAccepted():
+                yield from self._accepted_drafts()
             case ChildStarted(id=id) if self.is_backlog:
                 yield EventDraft(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
             case RunEnded() if (end := end_event(record)) is not None:
@@ -305,11 +311,23 @@ class _Stream:
         self.gate_open = pending is not None
 
     def _signal_draft(self, signal: SignalReceived) -> EventDraft:
-        """Return a signal as an event: `item` where a delivery sent it to its backlog, else `said`."""
+        """Return a signal as an event: `item` where a delivery sent it to its backlog, else `said`. One that was sent
+        under a delivery's id, by a run that the backlog did not start, is kept until the backlog knows the run."""
         item = signal.message.get("item")
         if self.is_backlog and isinstance(item, str) and signal.sender == f"{self.id}/{item}":
-            return EventDraft(EventType.ITEM, {"event": signal.name, **signal.message}, item=item)
+            if signal.sender_run in self.run_history.delivery_runs:
+                return EventDraft(EventType.ITEM, {"event": signal.name, **signal.message}, item=item)
+            self.unknown.append(signal)
         return EventDraft(EventType.SAID, {"name": signal.name, "said": signal.message})
+
+    def _accepted_drafts(self) -> Iterator[EventDraft]:
+        """Yield an `item` event for each signal that was kept and whose sender the backlog knows now."""
+        signals, self.unknown = self.unknown, []
+        for signal in signals:
+            if signal.sender_run in self.run_history.delivery_runs:
+                yield self._signal_draft(signal)
+            else:
+                self.unknown.append(signal)
 
 
 async def stream_events(client: Client, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:

@@ -16,9 +16,11 @@ from perdure.client.history.records import (
     ActivityScheduled,
     ActivityStarted,
     ChildInitiated,
+    ChildStarted,
     HistoryRecord,
     RunEnded,
     RunStarted,
+    SendersAccepted,
     SignalReceived,
     TaskFailed,
     TimerEnded,
@@ -89,6 +91,7 @@ class RunHistory:
     activities  by the number of the event that scheduled them; waits: by that of the event that began them
     signals     in order; updates: those that were accepted, by id
     children    ids of the child workflows that it started, each as often as it did
+    delivery_runs  of a backlog, ids of the runs whose signals count: it started them, or the server has named them
     rewound     it was reset to an earlier point: what it had done after that is in no history
     events      as Temporal has them; None while the run is followed
     """
@@ -102,6 +105,7 @@ class RunHistory:
     signals: list[SignalReceived] = field(default_factory=list)
     updates: dict[str, UpdateRecord] = field(default_factory=dict)
     children: list[str] = field(default_factory=list)
+    delivery_runs: set[str] = field(default_factory=set)
     rewound: bool = False
     events: WorkflowHistory | None = field(default=None, repr=False)
 
@@ -176,6 +180,10 @@ class RunHistory:
                 self.updates[record.id] = replace(update, failed=True)
             case ChildInitiated():
                 self.children.append(record.id)
+            case ChildStarted():
+                self.delivery_runs.add(record.run_id)
+            case SendersAccepted():
+                self.delivery_runs.update(record.runs)
             case TaskFailed(reset=True):
                 self.rewound = True
             case RunEnded():
@@ -278,9 +286,11 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
         [state for state in items_before.values() if isinstance(state, dict)] if isinstance(items_before, dict) else []
     )
     start_counts: dict[str, int] = {}
+    delivery_runs = set[str]().union(*(run_history.delivery_runs for run_history in runs))
     commits: dict[str, dict[str, None]] = {}
     for state in states:
         last_child, landing = _get_piece(state, "child"), _get_piece(state, "landing")
+        delivery_runs.add(str(last_child.get("run_id")))
         if (delivery := last_child.get("id")) and isinstance(starts := last_child.get("runs"), int):
             start_counts[str(delivery)] = starts
         if (commit := landing.get("commit")) and (item_id := _get_piece(state, "item").get("id")):
@@ -297,7 +307,7 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
     for signal in (signal for run_history in runs for signal in run_history.signals):
         if (
             signal.name in _LANDING_SIGNALS
-            and signal.sender in start_counts  # any client may send one
+            and signal.sender_run in delivery_runs  # any client may send one
             and isinstance(id := signal.message.get("item"), str)
             and (commit := signal.message.get("commit"))
         ):

@@ -85,11 +85,20 @@ class TimerEnded(HistoryRecord):
 
 @dataclass(frozen=True)
 class SignalReceived(HistoryRecord):
-    """A signal. `sender`: the workflow that sent it, which the server notes; empty: a client did."""
+    """A signal. `sender`, `sender_run`: ids of the workflow and of its run that sent it, which the server notes; empty:
+    a client did."""
 
     name: str
     message: dict[str, Any]
     sender: str = ""
+    sender_run: str = ""
+
+
+@dataclass(frozen=True)
+class SendersAccepted(HistoryRecord):
+    """A backlog has found these runs to be of its deliveries, as activity `signal_origin` says of who sent signals."""
+
+    runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -121,9 +130,10 @@ class ChildInitiated(HistoryRecord):
 
 @dataclass(frozen=True)
 class ChildStarted(HistoryRecord):
-    """A child workflow of this id has started."""
+    """A child workflow of this id has started, with this run."""
 
     id: str
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,9 @@ class RunEnded(HistoryRecord):
     outcome: str = ""
     reason: str = ""
 
+
+_LOCAL_ACTIVITY = "core_local_activity"
+"""The marker with which Temporal's SDK records the result of a local activity."""
 
 _ENDS = ("completed", "failed", "timed_out", "canceled", "terminated", "continued_as_new")
 
@@ -205,8 +218,8 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
             return TimerEnded(*place, attributes.started_event_id)
         case "workflow_execution_signaled":
             message = await _decode_object(attributes.input, converter)
-            sender = attributes.external_workflow_execution.workflow_id
-            return SignalReceived(*place, attributes.signal_name, message, sender)
+            sender = attributes.external_workflow_execution
+            return SignalReceived(*place, attributes.signal_name, message, sender.workflow_id, sender.run_id)
         case "workflow_execution_cancel_requested":
             return CancelRequested(*place)
         case "workflow_execution_update_accepted":
@@ -218,7 +231,10 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
         case "start_child_workflow_execution_initiated":
             return ChildInitiated(*place, attributes.workflow_id)
         case "child_workflow_execution_started":
-            return ChildStarted(*place, attributes.workflow_execution.workflow_id)
+            child = attributes.workflow_execution
+            return ChildStarted(*place, child.workflow_id, child.run_id)
+        case "marker_recorded" if attributes.marker_name == _LOCAL_ACTIVITY:
+            return await _senders_accepted(place, attributes.details, converter)
         case "upsert_workflow_search_attributes":
             fields = await _decode_fields(attributes.search_attributes.indexed_fields, converter)
             return FieldsChanged(*place, fields, memo=False)
@@ -232,6 +248,15 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
             return await _run_ended(place, name.removeprefix("workflow_execution_"), attributes, converter)
         case _:
             return None
+
+
+async def _senders_accepted(
+    place: tuple[int, datetime], details: Mapping[str, Any], converter: DataConverter
+) -> SendersAccepted | None:
+    """Return the record of a local activity that has accepted the senders of signals; None for another one."""
+    result = await _decode_object(details["result"], converter) if "result" in details else {}
+    runs = result.get("runs")
+    return SendersAccepted(*place, tuple(id for id in runs if id)) if isinstance(runs, list) else None
 
 
 def is_reset(event: HistoryEvent) -> bool:

@@ -336,9 +336,11 @@ class SignalOriginInput(HistoryModel):
 
 
 class SignalOriginResult(HistoryModel):
-    """`reasons`: for each claim why the signal does not count, in one line; empty: it does."""
+    """For each claim, why the signal does not count, in one line, and the run that has sent it; one of them is empty.
+    Histories of 0.5 have no `runs`."""
 
     reasons: tuple[str, ...]
+    runs: tuple[str, ...] = ()
 
 
 def state_digest(state: BacklogState) -> str:
