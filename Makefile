@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking gauntlet screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking bench-growth gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -137,6 +137,9 @@ gauntlet: $(READY) ## real projects of others, judged and compared with their ba
 
 bench-tokens: $(READY) ## the share of a step's input that is read from the cache, with our marks and without (ARGS="--turns 30")
 	@$(BIN)/python benchmarks/tokens.py $(ARGS)
+
+bench-growth: $(READY) ## processor seconds of a turn by its place in a step of 96 (PRINTS="0 4096", TURNS=96)
+	@$(BIN)/python benchmarks/growth.py $(ARGS)
 
 bench-looking: $(READY) ## the share of a core that the page and top take (DELIVERIES="50 200", SECONDS=20, CHANGES=5)
 	@$(BIN)/python benchmarks/looking.py $(ARGS)

@@ -64,20 +64,20 @@ CONTRACT = Contract(
 class Automatic(ModelRequest):
     """The same request with the one mark that the API sets by itself at the end, where it is asked to."""
 
-    def body(self) -> dict[str, Any]:
-        body = super().body()
+    def body(self) -> bytes:
+        body = json.loads(super().body())
         body["system"] = [_unmarked(block) for block in body["system"]]
         for message in body["messages"]:
             message["content"] = [_unmarked(block) for block in message["content"]]
-        return body
+        return json.dumps(body).encode()
 
 
 @dataclass(frozen=True)
 class Bare(Automatic):
     """The same request with no mark at all."""
 
-    def body(self) -> dict[str, Any]:
-        return _unmarked(super().body())
+    def body(self) -> bytes:
+        return json.dumps(_unmarked(json.loads(super().body()))).encode()
 
 
 def _unmarked(block: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.checkouts import submodule_paths
 from perdure.adapters.git.command import GitError
-from perdure.adapters.git.objects import TREE, TreeEntry
+from perdure.adapters.git.messages import StoredMessage, compact_json, read_messages
+from perdure.adapters.git.objects import TREE, LooseObjects, TreeEntry
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import (
     HIDDEN,
@@ -35,6 +37,9 @@ from perdure.models.errors import PerdureError, WorkspaceLost
 
 FORMAT = 1
 _INDEX_DIGEST = 20  # bytes, of git's SHA-1
+
+CACHED_TREES = 8192
+"""Checkpoints whose tree a process remembers: 80 deliveries of 100 turns, 2 MB."""
 
 
 class NestedRepository(PerdureError):
@@ -84,6 +89,12 @@ def snapshot_worktree(
     """
     objects = workspace.vault.objects
     known_blobs = set(transcript_blobs(workspace.vault, parent)) if parent else set()
+
+    def write_message(message: Mapping[str, Any]) -> str:
+        if isinstance(message, StoredMessage) and message.sha in known_blobs:
+            return message.sha
+        return objects.write_blob(compact_json(message), known_blobs)
+
     with workspace.lock_worktree() as lock_fd:
         if changed or parent is None:
             tree, sidecar = _write_files(workspace, lock_fd)
@@ -95,7 +106,7 @@ def snapshot_worktree(
             tree,
             sidecar,
             turn,
-            [objects.write_blob(_to_json(m), known_blobs) for m in transcript],
+            [write_message(message) for message in transcript],
             parent,
         )
         if is_shadow_intact(workspace.shadow):
@@ -177,24 +188,13 @@ def read_sidecar(vault: Vault, checkpoint: str) -> Sidecar:
     return Sidecar.from_json(_read_blob(vault, checkpoint, "sidecar.json"))
 
 
-def read_transcript(vault: Vault, checkpoint: str) -> list[dict[str, Any]]:
+def read_transcript(vault: Vault, checkpoint: str) -> list[StoredMessage]:
     """Return the messages of the conversation up to a checkpoint, in order; empty when it has none. Raises
     WorkspaceLost when the vault does not have it."""
     try:
         return read_messages(vault, transcript_blobs(vault, checkpoint))
     except GitError as error:
         raise _checkpoint_lost(vault, checkpoint) from error
-
-
-def read_messages(vault: Vault, shas: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the messages that these blobs of conversations hold, in order. Raises GitError where one is missing."""
-    blobs = [vault.loose.content("blob", sha) for sha in shas]
-    if None not in blobs:
-        return [json.loads(blob or b"") for blob in blobs]
-    object_names = "".join(f"{sha}\n" for sha in shas).encode()
-    return [
-        json.loads(blob) for blob in _split_batch(vault.git.execute("cat-file", "--batch", stdin=object_names).stdout)
-    ]
 
 
 def worktree_tree(vault: Vault, checkpoint: str) -> str:
@@ -204,6 +204,33 @@ def worktree_tree(vault: Vault, checkpoint: str) -> str:
         return vault.tree_of(f"{checkpoint}:tree")
     except GitError as error:
         raise _checkpoint_lost(vault, checkpoint) from error
+
+
+def worktree_trees(vault: Vault, checkpoint: str, count: int) -> tuple[str, ...]:
+    """Return the git trees of the worktree's files in a checkpoint and in those before it, oldest first, at most
+    `count`. Raises GitError where one is missing."""
+    trees, commit = list[str](), checkpoint
+    try:
+        while commit and len(trees) < count:
+            tree, commit = _tree_and_parent(vault.loose, commit)
+            trees.append(tree)
+        return tuple(reversed(trees))
+    except LookupError:  # packed, or damaged: git knows
+        names = vault.git.text(
+            "rev-list", "--first-parent", f"--max-count={count}", "--end-of-options", checkpoint
+        ).split()
+        listing = vault.git.text("rev-parse", "--end-of-options", *(f"{name}:tree" for name in reversed(names)))
+        return tuple(line for line in listing.splitlines() if not line.startswith("-"))
+
+
+@lru_cache(CACHED_TREES)
+def _tree_and_parent(loose: LooseObjects, checkpoint: str) -> tuple[str, str]:
+    """Return the tree of the worktree's files in a checkpoint, and the checkpoint before it, empty where there is none.
+    Raises LookupError where git has to be asked."""
+    tree, parents = loose.resolve_path(f"{checkpoint}:tree"), loose.parents_of(checkpoint)
+    if tree is None or parents is None:
+        raise LookupError(checkpoint)
+    return tree, next(iter(parents), "")
 
 
 def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Sidecar, lock_fd: int) -> None:
@@ -251,7 +278,7 @@ def _write_commit(
     """
     objects = vault.objects
     entries = [TreeEntry("tree", tree, TREE), TreeEntry("sidecar.json", sidecar)]
-    entries.append(TreeEntry("turn.json", objects.write_blob(_to_json(turn))))
+    entries.append(TreeEntry("turn.json", objects.write_blob(compact_json(turn))))
     if transcript:
         numbered = [TreeEntry(f"{number:04d}.json", sha) for number, sha in enumerate(transcript, start=1)]
         entries.append(TreeEntry("transcript", objects.write_tree(numbered), TREE))
@@ -325,22 +352,3 @@ def _read_blob(vault: Vault, checkpoint: str, name: str) -> bytes:
 def _checkpoint_lost(vault: Vault, checkpoint: str) -> WorkspaceLost:
     """Return the error for a checkpoint that the vault does not have."""
     return WorkspaceLost(f"checkpoint {checkpoint[:12]} is not in the vault", where=str(vault.path))
-
-
-def _split_batch(output: bytes) -> Iterator[bytes]:
-    """Yield the content of each object in the output of `cat-file --batch`. Raises GitError for an object that is
-    missing."""
-    position = 0
-    while position < len(output):
-        header_end = output.index(b"\n", position)
-        header = output[position:header_end].decode()
-        if header.endswith(" missing"):
-            raise GitError(["cat-file"], 0, header)
-        size = int(header.split()[2])
-        yield output[header_end + 1 : header_end + 1 + size]
-        position = header_end + 1 + size + 1
-
-
-def _to_json(value: Mapping[str, Any]) -> bytes:
-    """Return a value as compact JSON."""
-    return json.dumps(value, separators=(",", ":")).encode()

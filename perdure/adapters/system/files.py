@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import stat
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -115,11 +116,38 @@ def append_json_line(path: Path, entry: Json, *, sync: bool) -> None:
 
 
 def read_json_lines(path: Path) -> Iterator[Json]:
-    """Yield the JSON objects of a line file, none where there is no file; a line that is torn by a death is skipped."""
+    """Yield the JSON objects of a line file, none where there is no file; a line that is torn by a death is skipped.
+
+    Where the file begins with the lines that this process read last, only what was appended since is parsed.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return
+    with _line_files_lock:
+        known, entries = _line_files.pop(path, (b"", []))
+        if not data.startswith(known):
+            known, entries = b"", []
+        whole = data[: data.rfind(b"\n") + 1]
+        entries = [*entries, *_parse_lines(whole[len(known) :])]
+        _line_files[path] = whole, entries
+        if len(_line_files) > KEPT_LINE_FILES:
+            _line_files.pop(next(iter(_line_files)))
+    for entry in (*entries, *_parse_lines(data[len(whole) :])):
+        yield dict(entry)
+
+
+KEPT_LINE_FILES = 128
+"""Line files whose objects a process keeps: those of 48 deliveries at once, some 50 KB each."""
+
+_line_files: dict[Path, tuple[bytes, list[Json]]] = {}
+"""The whole lines of each file as they were read last, and their objects; the file that was read last stands last."""
+
+_line_files_lock = threading.Lock()
+
+
+def _parse_lines(data: bytes) -> Iterator[Json]:
+    """Yield the JSON objects among these lines."""
     for line in data.splitlines():
         with suppress(ValueError):
             entry = json.loads(line)

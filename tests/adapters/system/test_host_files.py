@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import resource
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system import files as boots
@@ -23,6 +26,7 @@ from perdure.adapters.system.opened_files import watch_opened_files
 from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.workspace_setup import _hold_setup_lock
+from tests.costs import examples
 from tests.processes import line, python
 from tests.waiting import patient
 
@@ -138,6 +142,34 @@ def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
         file.write(b'{"n": 2, "to')
     append_json_line(path, {"n": 3}, sync=True)
     assert [entry["n"] for entry in read_json_lines(path)] == [1, 3]
+
+
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(["append", "tear", "replace", "cut", "remove"]), st.integers(0, 30))))
+def test_lines_that_were_read_before_are_those_of_the_file_whatever_became_of_it(
+    tmp_path: Path, steps: list[tuple[str, int]]
+) -> None:
+    path = tmp_path / "log"
+    path.unlink(missing_ok=True)
+    for kind, number in steps:
+        data = path.read_bytes() if path.exists() else b""
+        if kind == "append":
+            append_json_line(path, {"n": number}, sync=False)
+        elif kind == "remove":
+            path.unlink(missing_ok=True)
+        else:
+            torn, other = data + b'{"n": 2, "to', data.replace(b'"n"', b'"m"')
+            path.write_bytes({"tear": torn, "replace": other, "cut": data[:number]}[kind])
+        data = path.read_bytes() if path.exists() else b""
+        expected = list[object]()
+        for text in data.splitlines():
+            with suppress(ValueError):
+                expected.append(json.loads(text))
+        for entry in (read := list(read_json_lines(path))):
+            entry["changed"] = True
+        assert [{key: entry[key] for key in entry if key != "changed"} for entry in read] == [
+            entry for entry in expected if isinstance(entry, dict)
+        ]
 
 
 def test_a_line_that_did_not_fit_is_an_error_not_a_silence(tmp_path: Path) -> None:

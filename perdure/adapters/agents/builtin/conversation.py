@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from perdure.adapters.agents.builtin.answers import (
@@ -332,13 +333,14 @@ def repetition_nudge(count: int) -> str | None:
     )
 
 
-def count_identical_calls(transcript: Iterable[Message]) -> int:
+def count_identical_calls(transcript: Sequence[Message]) -> int:
     """Return how many of the last tool calls in a row are the same one with the same input; 0 without calls."""
-    count, last = 0, ""
-    for call in calls_in_transcript(transcript):
-        this = json.dumps([call["name"], call["input"]], sort_keys=True)
-        count, last = (count + 1 if this == last else 1), this
-    return count
+    calls = (
+        call for message in reversed(transcript) if message["role"] == "assistant" for call in calls_in(message)[::-1]
+    )
+    texts = (json.dumps([call["name"], call["input"]], sort_keys=True) for call in calls)
+    last = next(texts, None)
+    return 0 if last is None else 1 + sum(1 for _ in takewhile(lambda text: text == last, texts))
 
 
 def known_file_versions(transcript: Iterable[Message]) -> dict[str, str]:

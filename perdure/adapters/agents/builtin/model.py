@@ -19,6 +19,7 @@ from perdure.adapters.agents.builtin.errors import (
     unavailable_error,
 )
 from perdure.adapters.agents.builtin.model_request import (
+    COMPACTION,
     ModelRequest,
     Reply,
     max_cost_usd,
@@ -145,10 +146,9 @@ class Model:
         """
         client = await self._open_client()
         body = await in_thread(request.body)
-        messages = client.beta.messages if request.compact else client.messages
         has_begun = False
         try:
-            async with asyncio.timeout(self._within_s), await messages.create(**body, stream=True) as stream:
+            async with asyncio.timeout(self._within_s), await _open_stream(client, body, request.compact) as stream:
                 used_ids = {
                     block["id"] for message in request.messages for block in message["content"] if "id" in block
                 }
@@ -247,6 +247,22 @@ _STOP_REASONS = {
 """Words of another API that servers in front of small models pass on."""
 
 
+async def _open_stream(client: AsyncAnthropic, body: bytes, compact: bool) -> AsyncStream[RawMessageStreamEvent]:
+    """Send a request's JSON as it is: the library would walk through the whole conversation to write it once more.
+    `compact`: it asks for a summary, which is a beta."""
+    import anthropic
+    from anthropic.types import Message, RawMessageStreamEvent
+
+    return await client.post(
+        "/v1/messages?beta=true" if compact else "/v1/messages",
+        content=body,
+        options={"headers": {"anthropic-beta": COMPACTION}} if compact else {},
+        cast_to=Message,
+        stream=True,
+        stream_cls=anthropic.AsyncStream[RawMessageStreamEvent],
+    )
+
+
 async def _read_events(stream: AsyncStream[RawMessageStreamEvent]) -> AsyncIterator[Json]:
     """Yield the events of a reply; of one that came whole, as JSON, although a stream was requested, those that it
     would have come in. A JSON value that is no message has none."""
@@ -285,8 +301,8 @@ def _cache_miss_reason(message: Json) -> str:
 
 
 def load_api_library() -> None:
-    """Import the API's library, and let it parse an empty reply, which builds the types of requests and replies:
-    seconds of a processor, once in a process. Nothing is sent. Not to be called from an event loop."""
+    """Import the API's library, and let it parse an empty reply, which builds the types of replies: seconds of a
+    processor, once in a process. Nothing is sent. Not to be called from an event loop."""
     import anthropic
     import anyio.lowlevel
     import httpx2

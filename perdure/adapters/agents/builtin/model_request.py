@@ -11,12 +11,14 @@ import re
 import struct
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 from pydantic import BaseModel
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
+from perdure.adapters.git.messages import computed_once
+from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.text import one_line
 
@@ -62,7 +64,7 @@ class ModelRequest:
     effort: str | None
     system: str
     tools: tuple[dict[str, Any], ...]
-    messages: tuple[dict[str, Any], ...]
+    messages: tuple[Message, ...]
     schema: dict[str, Any] | None
     hour: bool = False
     after: str | None = None
@@ -73,76 +75,113 @@ class ModelRequest:
         """Return the cache mark of a block: for an hour or five minutes."""
         return _CACHED_1H if self.hour else _CACHED
 
-    def body(self) -> dict[str, Any]:
-        """Return the arguments of `messages.stream`, for a summary those of the beta's; equal requests give equal
-        bytes. A summary has no schema and does not ask about the cache; empty texts are left out.
+    def body(self) -> bytes:
+        """Return the request as JSON, as it is sent to be streamed; equal requests give equal bytes. A summary has no
+        schema and does not ask about the cache; empty texts are left out.
 
         Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the previous
         user messages. Keys inside messages are sorted, because a transcript that was stored and loaded again must give
         the same bytes as one that was not; tools and schema keep their order, which a model follows.
         """
-        body: dict[str, Any] = {
+        fields = json.dumps({**self._fields(), "stream": True}, separators=(",", ":")).encode()
+        return b'%b,"messages":[%b]}' % (fields[:-1], self._messages.json)
+
+    def key(self) -> str:
+        """Return the SHA-256 of the request, in hex: equal for equal requests, in any process. `after` does not count:
+        it changes no reply, and one process may know it and another not."""
+        fields = replace(self, after=None)._fields() | ({"betas": [COMPACTION]} if self.compact else {})
+        before, after = ({k: v for k, v in fields.items() if (k < "messages") is first} for first in (True, False))
+        parts = canonical_json(before)[:-1], b',"messages":[', self._messages.json, b"],", canonical_json(after)[1:]
+        key = hashlib.sha256()
+        for part in parts:  # canonical_json of all of it
+            key.update(part)
+        return key.hexdigest()
+
+    @property
+    def prompt_bytes(self) -> int:
+        """Return the size of the request as if all of it were text, in bytes. An image counts as much text as its
+        pixels cost in tokens, not as its base64."""
+        return _text_bytes({**self._fields(), "messages": []}) + self._messages.text_bytes
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the fields of the request but its messages."""
+        fields: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self.max_tokens,
             "system": [{"type": "text", "text": self.system, "cache_control": self._cache_mark}],
-            "messages": self._marked_messages(),
             "cache_control": self._cache_mark,
         }
         if self.tools:
-            body["tools"] = list(self.tools)
+            fields["tools"] = list(self.tools)
         if _ADAPTIVE.fullmatch(self.model):
-            body["thinking"] = {"type": "adaptive", "display": "summarized"}
+            fields["thinking"] = {"type": "adaptive", "display": "summarized"}
         output: dict[str, Any] = {}
         if self.effort is not None:
             output["effort"] = self.effort
         if self.schema is not None and not self.compact:
             output["format"] = {"type": "json_schema", "schema": self.schema}
         if output:
-            body["output_config"] = output
+            fields["output_config"] = output
         if self.compact:
-            return {**body, "compaction": {"type": "summarize"}, "betas": [COMPACTION]}
+            return {**fields, "compaction": {"type": "summarize"}}
         if self.after is not None:
-            body["diagnostics"] = {"previous_message_id": self.after}
-        return body
+            fields["diagnostics"] = {"previous_message_id": self.after}
+        return fields
 
-    def key(self) -> str:
-        """Return the SHA-256 of the request, in hex: equal for equal requests, in any process. `after` does not count:
-        it changes no reply, and one process may know it and another not."""
-        return hashlib.sha256(canonical_json(replace(self, after=None).body())).hexdigest()
+    @cached_property
+    def _messages(self) -> _EncodedMessages:
+        """Return the messages as the API takes them, with a cache mark at the end of each of the USER_BREAKPOINTS user
+        messages before the newest one. Stored messages without a mark were encoded in the turn in which they were
+        new."""
+        users = [i for i, message in enumerate(self.messages) if message["role"] == "user"]
+        marked = users[-1 - USER_BREAKPOINTS : -1]
+        encoded = [
+            _encode_message(message, self._cache_mark)
+            if i in marked
+            else computed_once(message, "request", partial(_encode_message, message))
+            for i, message in enumerate(self.messages)
+        ]
+        return _EncodedMessages(
+            b",".join(message.json for message in encoded),
+            sum(message.text_bytes for message in encoded) + len(", ") * max(len(encoded) - 1, 0),
+        )
 
-    def _marked_messages(self) -> list[dict[str, Any]]:
-        """Return copies of the messages as the API takes them, with a cache mark at the end of each of the
-        USER_BREAKPOINTS user messages before the newest one."""
-        messages: list[dict[str, Any]] = [_clean_message(message) for message in self.messages]
-        users = [i for i, message in enumerate(messages) if message["role"] == "user"]
-        for i in users[-1 - USER_BREAKPOINTS : -1]:
-            content = messages[i]["content"]
-            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": self._cache_mark}]
-        return messages
+
+@dataclass(frozen=True)
+class _EncodedMessages:
+    """Messages of a request as JSON, one or several with commas between, and their size as if all of it were text."""
+
+    json: bytes
+    text_bytes: int
+
+
+def _encode_message(message: Message, cache_mark: dict[str, str] | None = None) -> _EncodedMessages:
+    """Encode one message, with a cache mark at its end where one is given."""
+    clean = _clean_message(message)
+    if cache_mark is not None:
+        clean["content"][-1]["cache_control"] = cache_mark
+    encoded = canonical_json(clean)
+    pixels = [_png_pixels(block["source"]["data"]) if block["type"] == "image" else 0 for block in clean["content"]]
+    clean["content"] = [
+        {"type": "image"} if size else block for block, size in zip(clean["content"], pixels, strict=True)
+    ]
+    tokens = sum(-(-size // PIXELS_PER_TOKEN) for size in pixels)
+    return _EncodedMessages(encoded, _text_bytes(clean) + tokens * BYTES_PER_TOKEN)
+
+
+def _text_bytes(value: object) -> int:
+    """Return the size of a value as readable JSON in UTF-8."""
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def max_cost_usd(request: ModelRequest) -> float | None:
     """Return the most this request and its reply can cost in US dollars; None when the model's price is not known."""
-    return max_cost(request.model, _prompt_bytes(request), request.max_tokens, hour=request.hour)
+    return max_cost(request.model, request.prompt_bytes, request.max_tokens, hour=request.hour)
 
 
 def max_total_tokens(request: ModelRequest) -> int:
     """Return the most tokens that this request and its reply can have together."""
-    return -(-_prompt_bytes(request) // BYTES_PER_TOKEN) + request.max_tokens
-
-
-def _prompt_bytes(request: ModelRequest) -> int:
-    """Return the size of a request as if all of it were text, in bytes. An image counts as much text as its pixels cost
-    in tokens, not as its base64."""
-    body = request.body()
-    tokens = 0
-    for message in body["messages"]:
-        for index, block in enumerate(message["content"]):
-            if block["type"] == "image" and (pixels := _png_pixels(block["source"]["data"])):
-                tokens += -(-pixels // PIXELS_PER_TOKEN)
-                message["content"][index] = {"type": "image"}
-    size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-    return size + tokens * BYTES_PER_TOKEN
+    return -(-request.prompt_bytes // BYTES_PER_TOKEN) + request.max_tokens
 
 
 def _png_pixels(data: str) -> int:

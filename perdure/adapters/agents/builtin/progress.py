@@ -9,6 +9,7 @@ count again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -29,6 +30,7 @@ from perdure.adapters.agents.builtin.tools.tool_calls import (
     texts_in,
 )
 from perdure.adapters.agents.builtin.user_messages import texts_from_people
+from perdure.adapters.git.messages import StoredMessage, computed_once
 from perdure.models.base import Message
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.steps import STEPS
@@ -193,16 +195,25 @@ class DetectedCircle:
 
 
 @dataclass(frozen=True)
-class _TurnSummary:
-    """A turn: its calls and test runs with their results, the tree before and after, the characters it added, and the
-    texts that the user message after it holds."""
+class _TurnContent:
+    """A turn as far as its two messages tell: hashes of its calls and test runs with their results, the characters it
+    added, and, of the texts in the user message after it, the warnings and whether one is a person's."""
 
-    calls: tuple[tuple[str, str], ...]
-    test_runs: tuple[tuple[str, str], ...]
+    calls: tuple[tuple[bytes, bytes], ...]
+    test_runs: tuple[tuple[bytes, bytes], ...]
+    chars: int
+    warnings: tuple[str, ...]
+    has_person: bool
+
+
+@dataclass(frozen=True)
+class _TurnSummary:
+    """A turn's content, the trees before and after it, and the warnings that it was given."""
+
+    content: _TurnContent
     before: str
     after: str
-    chars: int
-    texts: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def find_circle(
@@ -262,7 +273,7 @@ def _judge_circle(
         return None
     mark = f"{STUCK}: {kind}"
     turns_since_warning = next(
-        (n for n, turn in enumerate(reversed(turns)) if any(mark in text for text in turn.texts)), None
+        (n for n, turn in enumerate(reversed(turns)) if any(mark in text for text in turn.warnings)), None
     )
     if turns_since_warning is None:
         return DetectedCircle(
@@ -283,46 +294,61 @@ def _collect_turns(
     transcript: Sequence[Message], trees: Sequence[str], tests: Sequence[TestCommand]
 ) -> list[_TurnSummary]:
     """Return the turns since the last message of a person, oldest first: each a reply and the user message behind it;
-    the opening's texts belong to the first turn. A tree that is not among `trees` is empty."""
+    the opening's warnings belong to the first turn. A tree that is not among `trees` is empty."""
     pairs = [
         (reply, results)
         for reply, results in pairwise(transcript)
         if reply["role"] == "assistant" and results["role"] == "user"
     ]
     turns = list[_TurnSummary]()
-    opening = texts_in(transcript[0]) if transcript else []  # a restarted agent is warned there
+    opening = _warnings_in(transcript[0]) if transcript else ()  # a restarted agent is warned there
+    test_commands = tuple(test.command for test in tests)
     for index, (reply, results) in enumerate(pairs):
         later = len(pairs) - 1 - index
         has_trees = later + 2 <= len(trees)
         before, after = (trees[-2 - later], trees[-1 - later]) if has_trees else ("", "")
-        turns.append(_summarize_turn(reply, results, before, after, tests, [] if index else opening))
-        if texts_from_people([results]):
+        content = _turn_content(reply, results, tests, test_commands)
+        turns.append(_TurnSummary(content, before, after, content.warnings if index else opening + content.warnings))
+        if content.has_person:
             turns.clear()
     return turns
 
 
-def _summarize_turn(
-    reply: Message,
-    results_message: Message,
-    before: str,
-    after: str,
-    tests: Sequence[TestCommand],
-    texts: Sequence[str],
-) -> _TurnSummary:
-    """Return the summary of the turn of a reply and the user message with its results. `texts`: more texts in which
-    warnings may stand. Numbers are left out of results, and calls of tools that only wait are left out."""
+def _turn_content(
+    reply: Message, results: Message, tests: Sequence[TestCommand], test_commands: tuple[str, ...]
+) -> _TurnContent:
+    """Return the content of the turn of a reply and the user message with its results. It never changes: of stored
+    messages it is computed once."""
+    if not isinstance(reply, StoredMessage):
+        return _read_turn(reply, results, tests)
+    return computed_once(results, ("turn", reply.sha, test_commands), lambda: _read_turn(reply, results, tests))
+
+
+def _read_turn(reply: Message, results_message: Message, tests: Sequence[TestCommand]) -> _TurnContent:
+    """Read the content of a turn from its messages. Numbers are left out of results, and calls of tools that only wait
+    are left out."""
     results = {b["tool_use_id"]: b.get("content") for b in results_message["content"] if b.get("type") == "tool_result"}
-    calls, test_runs = list[tuple[str, str]](), list[tuple[str, str]]()
+    calls, test_runs = list[tuple[bytes, bytes]](), list[tuple[bytes, bytes]]()
     for call in calls_in(reply):
         if call["name"] in _WAITING:
             continue
-        call_text = json.dumps([call["name"], call["input"]], sort_keys=True)
-        result_text = _NUMBER.sub("", json.dumps(results.get(call["id"])))
-        calls.append((call_text, result_text))
+        result_hash = _text_hash(_NUMBER.sub("", json.dumps(results.get(call["id"]))))
+        calls.append((_text_hash(json.dumps([call["name"], call["input"]], sort_keys=True)), result_hash))
         if (command := command_in(call)) and runs_tests(command, tests):
-            test_runs.append((" ".join(command.split()), result_text))
+            test_runs.append((_text_hash(" ".join(command.split())), result_hash))
     chars = len(json.dumps([reply["content"], results_message["content"]], ensure_ascii=False))
-    return _TurnSummary(tuple(calls), tuple(test_runs), before, after, chars, (*texts, *texts_in(results_message)))
+    has_person = bool(texts_from_people([results_message]))
+    return _TurnContent(tuple(calls), tuple(test_runs), chars, _warnings_in(results_message), has_person)
+
+
+def _text_hash(text: str) -> bytes:
+    """Return a text's SHA-256: texts are only compared, and a result is long."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _warnings_in(message: Message) -> tuple[str, ...]:
+    """Return the texts of a message in which a warning about a circle stands."""
+    return tuple(text for text in texts_in(message) if STUCK in text)
 
 
 def _turns_since_change(turns: Sequence[_TurnSummary]) -> list[_TurnSummary]:
@@ -349,28 +375,28 @@ def _count_returns(turns: Sequence[_TurnSummary]) -> int:
 def _count_retests(unchanged: Sequence[_TurnSummary]) -> int:
     """Return how often in these turns a test run of the last turn was made with the same result; of several runs the
     highest number counts. 0 when the last turn ran no tests."""
-    if not unchanged or not unchanged[-1].test_runs:
+    if not unchanged or not unchanged[-1].content.test_runs:
         return 0
-    counts = Counter(test_run for turn in unchanged for test_run in turn.test_runs)
-    return max(counts[test_run] for test_run in unchanged[-1].test_runs)
+    counts = Counter(test_run for turn in unchanged for test_run in turn.content.test_runs)
+    return max(counts[test_run] for test_run in unchanged[-1].content.test_runs)
 
 
 def _count_repeats(unchanged: Sequence[_TurnSummary]) -> int:
     """Count the newest turns in a row all of whose calls had been made before with the same results; turns without
     calls are passed over."""
-    earlier_calls, count = set[tuple[str, str]](), 0
+    earlier_calls, count = set[tuple[bytes, bytes]](), 0
     for turn in unchanged:
-        if not turn.calls:
+        if not turn.content.calls:
             continue
-        count = count + 1 if earlier_calls.issuperset(turn.calls) else 0
-        earlier_calls.update(turn.calls)
+        count = count + 1 if earlier_calls.issuperset(turn.content.calls) else 0
+        earlier_calls.update(turn.content.calls)
     return count
 
 
 def _count_growing_turns(unchanged: Sequence[_TurnSummary]) -> int:
     """Return the number of these turns; 0 when it or the characters they added are below GROWING_WARN. While they have
     added fewer characters than GROWING_STOP asks, the number stays one below that which ends a step."""
-    chars, turns = sum(turn.chars for turn in unchanged), len(unchanged)
+    chars, turns = sum(turn.content.chars for turn in unchanged), len(unchanged)
     if turns >= GROWING_STOP[0] and chars < GROWING_STOP[1]:
         turns = GROWING_STOP[0] - 1
     return turns if turns >= GROWING_WARN[0] and chars >= GROWING_WARN[1] else 0

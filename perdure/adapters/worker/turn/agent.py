@@ -182,17 +182,6 @@ def turn_summary(work: TurnInput, description: str, outcome: Outcome | None, mis
     return shorten(f"turn {work.turn} · {miss_reason and miss_reason + ' · '}{summary}", SUMMARY_LIMIT)
 
 
-def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:
-    """Return the ids of the git trees of the files before the step's first turn and after each one since, oldest first;
-    only the newest TREES_SEEN of them."""
-    count = min(work.turn, TREES_SEEN)
-    commits = vault.git.text(
-        "rev-list", "--first-parent", f"--max-count={count}", "--end-of-options", work.checkpoint
-    ).split()
-    listing = vault.git.text("rev-parse", "--end-of-options", *(f"{commit}:tree" for commit in reversed(commits)))
-    return tuple(line for line in listing.splitlines() if not line.startswith("-"))
-
-
 def circle_of(
     session: WorkspaceSession, work: TurnInput, messages: Sequence[Message], *, with_last_tree: bool = True
 ) -> DetectedCircle | None:
@@ -201,7 +190,7 @@ def circle_of(
     tests = session.contract.config.test or ()
     if not may_be_in_circle(messages, tests):
         return None
-    trees = trees_of(session.vault, work)
+    trees = checkpoints.worktree_trees(session.vault, work.checkpoint, min(work.turn, TREES_SEEN))
     return find_circle(messages, trees if with_last_tree else trees[:-1], tests, writes=STEPS[work.step].writes)
 
 

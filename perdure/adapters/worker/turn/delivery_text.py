@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.adapters.git.checkpoint import read_messages, read_transcript, read_turn, transcript_blobs
+from perdure.adapters.git.checkpoint import read_transcript, read_turn, transcript_blobs
+from perdure.adapters.git.messages import read_messages
 from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord

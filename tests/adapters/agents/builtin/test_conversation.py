@@ -345,7 +345,7 @@ def test_long_tests_long_commands_and_questions_to_people_are_long_waits(
 
 
 def marks(question: ModelRequest) -> set[str]:
-    body = question.body()
+    body = json.loads(question.body())
     blocks = [*body["system"], *(block for message in body["messages"] for block in message["content"])]
     found = [body["cache_control"], *(block["cache_control"] for block in blocks if "cache_control" in block)]
     return {mark.get("ttl", "5m") for mark in found}

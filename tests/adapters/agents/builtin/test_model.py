@@ -77,7 +77,7 @@ say = "done"
     use = reply.message["content"][-1]
     results = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "ok"}]}
     messages = (*QUESTION.messages, reply.message, results)
-    again, _ = await ask(model, ModelRequest(**{**vars(QUESTION), "messages": messages}))
+    again, _ = await ask(model, replace(QUESTION, messages=messages))
     assert again.message["content"][-1]["text"] == "done"
     assert again.usage.cache_read_tokens > 0
     assert twin.prefix_breaks == 0

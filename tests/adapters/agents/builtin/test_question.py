@@ -33,17 +33,22 @@ def conversation(turns: int, calls: int = 1) -> tuple[dict[str, Any], ...]:
     return tuple(messages)
 
 
+def sent(question: ModelRequest) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(question.body())
+    return body
+
+
 def marks(body: dict[str, Any]) -> int:
     return json.dumps(body).count('"cache_control"')
 
 
 @pytest.mark.parametrize(("turns", "expected"), [(0, 2), (1, 3), (2, 4), (30, 4)])
 def test_a_request_never_has_more_than_four_cache_marks(turns: int, expected: int) -> None:
-    assert marks(dataclasses.replace(QUESTION, messages=conversation(turns, calls=12)).body()) == expected
+    assert marks(sent(dataclasses.replace(QUESTION, messages=conversation(turns, calls=12)))) == expected
 
 
 def test_the_previous_two_user_messages_are_marked_at_their_last_block() -> None:
-    messages = dataclasses.replace(QUESTION, messages=conversation(4, calls=3)).body()["messages"]
+    messages = sent(dataclasses.replace(QUESTION, messages=conversation(4, calls=3)))["messages"]
     marked = [
         (i, j) for i, m in enumerate(messages) for j, block in enumerate(m["content"]) if "cache_control" in block
     ]
@@ -60,7 +65,7 @@ def test_marks_are_made_for_the_request_and_never_reach_the_transcript() -> None
 def test_a_transcript_that_was_stored_with_other_key_order_asks_the_same_bytes() -> None:
     stored = tuple(json.loads(json.dumps(message, sort_keys=True)) for message in conversation(3))
     one, two = (dataclasses.replace(QUESTION, messages=m) for m in (conversation(3), stored))
-    assert json.dumps(one.body()) == json.dumps(two.body())
+    assert one.body() == two.body()
     assert one.key() == two.key()
 
 
@@ -91,7 +96,7 @@ def test_the_key_changes_with_everything_that_is_asked() -> None:
     ],
 )
 def test_only_models_that_take_adaptive_thinking_are_asked_for_it(model: str, thinks: bool) -> None:
-    body = dataclasses.replace(QUESTION, model=model).body()
+    body = sent(dataclasses.replace(QUESTION, model=model))
     assert body.get("thinking") == ({"type": "adaptive", "display": "summarized"} if thinks else None)
 
 
@@ -102,7 +107,7 @@ def test_empty_texts_and_messages_that_the_api_sent_are_not_sent_back_to_it() ->
         {"role": "assistant", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "yes"}]},
         {"role": "user", "content": [{"type": "text", "text": "more"}]},
     )
-    messages = dataclasses.replace(QUESTION, messages=(*QUESTION.messages, *replies)).body()["messages"]
+    messages = sent(dataclasses.replace(QUESTION, messages=(*QUESTION.messages, *replies)))["messages"]
     assert [block["text"] for message in messages for block in message["content"]] == [
         "hello", "(no answer)", "again", "yes", "more",
     ]  # fmt: skip
@@ -141,7 +146,7 @@ def test_the_upper_bound_grows_with_conversation_and_reply() -> None:
 
 
 def test_the_most_tokens_are_more_than_any_reply_to_it_can_have() -> None:
-    tokens, prompt = max_total_tokens(QUESTION), len(json.dumps(QUESTION.body()))
+    tokens, prompt = max_total_tokens(QUESTION), len(json.dumps(sent(QUESTION)))
     assert prompt / 4 + QUESTION.max_tokens < tokens <= prompt + QUESTION.max_tokens
     wordier = dataclasses.replace(QUESTION, max_tokens=QUESTION.max_tokens + 7)
     assert max_total_tokens(wordier) == tokens + 7
