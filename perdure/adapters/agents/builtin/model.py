@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -247,13 +247,13 @@ _STOP_REASONS = {
 """Words of another API that servers in front of small models pass on."""
 
 
-async def _open_stream(client: AsyncAnthropic, body: bytes, compact: bool) -> AsyncStream[RawMessageStreamEvent]:
+def _open_stream(client: AsyncAnthropic, body: bytes, compact: bool) -> Awaitable[AsyncStream[RawMessageStreamEvent]]:
     """Send a request's JSON as it is: the library would walk through the whole conversation to write it once more.
     `compact`: it asks for a summary, which is a beta."""
     import anthropic
     from anthropic.types import Message, RawMessageStreamEvent
 
-    return await client.post(
+    return client.post(
         "/v1/messages?beta=true" if compact else "/v1/messages",
         content=body,
         options={"headers": {"anthropic-beta": COMPACTION}} if compact else {},

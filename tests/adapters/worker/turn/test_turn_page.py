@@ -85,11 +85,7 @@ def asked_by() -> Iterator[list[list[str]]]:
     stacks = list[list[str]]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if (
-            event == "call"
-            and frame.f_code.co_name == "create"
-            and "anthropic/resources/messages" in frame.f_code.co_filename
-        ):
+        if event == "call" and frame.f_code.co_name == "post" and "anthropic/_base_client" in frame.f_code.co_filename:
             stack, caller = list[str](), frame.f_back
             while caller is not None:
                 if "perdure/" in caller.f_code.co_filename and "site-packages" not in caller.f_code.co_filename:
