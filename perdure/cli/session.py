@@ -137,24 +137,31 @@ async def ensure_worker(screen: Screen) -> None:
 
 
 async def describe_on_own_server(
-    screen: Screen, workflow: DeliveryOrBacklog
+    screen: Screen, workflow: DeliveryOrBacklog, own_runs: set[str]
 ) -> tuple[RunDescription | None, DeliveryOrBacklog]:
     """Return what this home's server knows of a delivery or backlog, and the handle to ask next time.
 
     The first is None when another home's server has answered: the handle is then of a new client. That is checked after
     the call: one that began while the own server died is answered by whoever has its port by then. Raises what
     `describe` raises, and TemporalUnreachable while another server is there and this home's is not.
+
+    own_runs  ids of runs that are known to be this home's, to which a new one is added: no other server has a run of
+              the same id, so whose server it is need not be asked again
     """
 
     try:
         described: RunDescription | Exception = await workflow.describe()
     except (RPCError, BadInput) as error:
         described = error
+    if isinstance(described, RunDescription) and described.run_id in own_runs:
+        return described, workflow
     if await wrong_server_reason(workflow.client, Home.find()):
         return None, type(workflow)((await connect_client(screen)).client, workflow.id)
     if isinstance(described, Exception):
         raise described
-    return described, workflow
+    if (again := await workflow.describe()).run_id == described.run_id:  # nobody else has answered in between
+        own_runs.add(described.run_id)
+    return again, workflow
 
 
 def run_with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:

@@ -19,7 +19,7 @@ from perdure.adapters.git.command import Git
 from perdure.cli.backlog.receipt import read_receipt
 from perdure.cli.backlog.start import read_backlog_file
 from perdure.cli.keys import ENTER, TerminalKeys, is_at_terminal
-from perdure.cli.look.watch import BACKLOG_LOOK_S, DeliveryWatcher
+from perdure.cli.look.watch import DeliveryWatcher
 from perdure.cli.screen import Screen
 from perdure.client import Backlog, Delivery, Perdure, RunDescription
 from perdure.demo import scenario as words
@@ -43,6 +43,7 @@ from perdure.models.config.repository import SandboxGrade
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.result import DeliveryResult, Reason, Status
 from perdure.models.errors import PerdureError
+from perdure.models.limits import WATCH_EVERY_S
 from perdure.models.rules.allowance import Limit
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
@@ -230,7 +231,11 @@ async def _play_to_end(demo_run: DemoRun) -> int:
     screen, teller, kills_before = demo_run.screen, ProgressReporter(width=demo_run.screen.width), 0
     while True:
         watcher = DeliveryWatcher(
-            demo_run.delivery, screen, reporter=teller, transform=AutomaticAnswers(demo_run).handle_description
+            demo_run.delivery,
+            screen,
+            reporter=teller,
+            transform=AutomaticAnswers(demo_run).handle_description,
+            look_s=WATCH_EVERY_S,
         )
         result = await _watch_to_end(demo_run, watcher)
         _print_lines(screen, ["", *closing_lines(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
@@ -415,7 +420,7 @@ async def _watch_and_kill(
                     await backlog.retry(view.blocked_by, by="demo")
                     blocked[view.id] = view.blocked_by
                     screen.say(f"{RETRY} {own_command()} backlog retry {BACKLOG_ID} {view.blocked_by}")
-        await asyncio.sleep(BACKLOG_LOOK_S / 4)
+        await asyncio.sleep(WATCH_EVERY_S / 2)
 
 
 async def answer_questions(perdure: Perdure, progress: BacklogProgress) -> None:

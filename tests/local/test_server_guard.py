@@ -10,12 +10,12 @@ import pytest
 from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
+from perdure.cli.look.follower import LOOK_S
 from perdure.cli.look.watch import DeliveryWatcher
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client
 from perdure.local.identity import find_free_ports, is_port_free
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.limits import WATCH_EVERY_S
 from perdure.plugin import perdure_plugin
 from tests.engine import HAPPY, Engine, until
 from tests.processes import send
@@ -69,7 +69,7 @@ async def test_a_worker_whose_server_comes_up_elsewhere_ends_too(tmp_path: Path)
 async def test_who_watches_a_delivery_is_never_shown_another_homes_of_that_id(tmp_path: Path, monkeypatch) -> None:
     home, other, seen = Home(tmp_path / "home"), Home(tmp_path / "other"), []
     monkeypatch.setenv("PERDURE_HOME", str(home.root))
-    screen = Screen(json=True)
+    screen = Screen()
 
     async def begin(address: str) -> str:
         client = await Client.connect(address, plugins=[perdure_plugin()])
@@ -88,7 +88,7 @@ async def test_who_watches_a_delivery_is_never_shown_another_homes_of_that_id(tm
         await until(lambda: is_port_free(port))
         theirs = await ensure_server(other, port=port, say=lambda _: None)
         assert await begin(theirs.address) != run
-        await asyncio.sleep(2 * WATCH_EVERY_S)  # time to be led astray
+        await asyncio.sleep(2 * LOOK_S)  # time to be led astray
         assert not watching.done()
         await ensure_server(home, say=lambda _: None)  # at another port: its own is taken
         looks = len(seen)

@@ -81,8 +81,9 @@ async def _follow_logs(delivery: Delivery, screen: Screen, step: str) -> None:
 
     printed: list[str] = []
     last_state: object = None
+    own_runs: set[str] = set()
     while True:
-        described, delivery = await describe_on_own_server(screen, delivery)
+        described, delivery = await describe_on_own_server(screen, delivery, own_runs)
         if described is None:
             await asyncio.sleep(LOGS_EVERY_S)
             continue

@@ -6,26 +6,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 from temporalio.exceptions import TemporalError
-from temporalio.service import RPCError
 
-from perdure.adapters.system.home import Home
 from perdure.cli.decide.gate import decide_at_gate, gate_choices
 from perdure.cli.keys import is_at_terminal
+from perdure.cli.look.follower import LOOK_RARELY_S, LOOK_S, WATCH_LOST_S, RunFollower
 from perdure.cli.screen import Screen
-from perdure.cli.session import describe_on_own_server
-from perdure.local.connect import WORKER_STARTING, no_worker_reason, wrong_server_reason
+from perdure.local.connect import WORKER_STARTING, no_worker_reason
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.delivery.state import Progress
-from perdure.models.errors import PerdureError, TemporalUnreachable, not_begun_text
-from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
+from perdure.models.errors import PerdureError, not_begun_text
+from perdure.models.limits import WATCH_SILENCE_S
 from perdure.render.backlog.text import change_lines, headline, status_lines, waiting_item_rows
 from perdure.render.decision_lines import pending_lines
 from perdure.render.progress_lines import ProgressReporter, closing_lines
@@ -41,11 +40,8 @@ if TYPE_CHECKING:
 TURNS_SHOWN = 4
 """Turns shown above the line about this moment: the current one and those before it."""
 
-WATCH_LOST_S = 60.0
-"""Seconds that a live view waits for a server that has gone away: one that is restarted is back in seconds."""
-
-AWAY = f"{WARN} Temporal does not answer: this goes on by itself when it is back"
-"""Said once an outage, by every command that watches."""
+ASK_AGAIN_S = 5.0
+"""Seconds after which a workflow is queried again although its history has not grown: its worker may have died."""
 
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130
@@ -101,6 +97,7 @@ class DeliveryWatcher:
 
     reporter   one that has reported the beginning already
     transform  applied to each description before it is shown: to see it, or to change what of it is shown
+    look_s     seconds between two looks at what changes, at least
     """
 
     def __init__(
@@ -110,16 +107,19 @@ class DeliveryWatcher:
         *,
         reporter: ProgressReporter | None = None,
         transform: Callable[[RunDescription], RunDescription] | None = None,
+        look_s: float = LOOK_S,
     ) -> None:
         self._delivery, self._screen = delivery, screen
+        self._look_s = look_s
         self._reporter = reporter or ProgressReporter(width=screen.width)
         self._transform = transform
+        self._described: RunDescription | None = None
         self._progress: Progress | None = None
+        self._news = asyncio.Event()
         self._printed_decision = ""
-        self._is_away = False
         self._postponed: set[str] = set()
         self._turn_lines: dict[str, str] = {}
-        self._answered_at = self._reached_at = time.monotonic()
+        self._answered_at = time.monotonic()
         self.elapsed_s: float | None = None
 
     async def watch(self, *, wait: bool = True) -> DeliveryResult | None:
@@ -129,12 +129,21 @@ class DeliveryWatcher:
         On a terminal the person is asked for decisions that a key can take. Raises TemporalUnreachable when the server
         has been away for WATCH_LOST_S, and PerdureError when the delivery ended without a result.
         """
-        query_task = asyncio.create_task(self._query_forever())
+        is_shown = not (self._screen.json and wait)
+        follower = RunFollower(
+            self._delivery,
+            self._screen,
+            f"perdure watch {shell_word(self._delivery.id)}",
+            self._look_s if is_shown else LOOK_RARELY_S,
+        )
+        look_task = asyncio.create_task(self._look_forever(follower))
+        query_task = asyncio.create_task(self._query_forever()) if is_shown else None
         try:
             with self._screen.live_display() as live:
                 while True:
-                    described = await self._describe()
-                    if described is not None:
+                    if look_task.done():
+                        look_task.result()
+                    if (described := self._described) is not None:
                         self._show_state(described, live)
                         if described.closed is not None:
                             self.elapsed_s = (described.closed - described.started).total_seconds()
@@ -144,9 +153,35 @@ class DeliveryWatcher:
                             return None
                         if wait and live is not None and (decision := self._decision_to_ask(described)) is not None:
                             await self._ask_for_decision(decision, live)
-                    await asyncio.sleep(WATCH_EVERY_S)
+                            follower.hurry()
+                    await self._wait_for_news()
         finally:
-            query_task.cancel()
+            look_task.cancel()
+            follower.stop()
+            if query_task is not None:
+                query_task.cancel()
+
+    async def _look_forever(self, follower: RunFollower[Delivery]) -> None:
+        """Look at the delivery until it has ended. Raises TemporalUnreachable when the server is away for too long."""
+        try:
+            while self._described is None or self._described.running:
+                described = await follower.look()
+                self._delivery = follower.workflow
+                if described is not None:
+                    self._described = self._transform(described) if self._transform is not None else described
+                    self._news.set()
+                    if not described.running:
+                        return
+                await follower.wait()
+        finally:
+            self._news.set()
+
+    async def _wait_for_news(self) -> None:
+        """Wait until something was learned, a second at most: what is shown counts seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._look_s):
+                await self._news.wait()
+        self._news.clear()
 
     def _decision_to_ask(self, described: RunDescription) -> PendingDecision | None:
         """Return the decision to ask the person for now: one that a key can take and that was not asked before; else
@@ -238,46 +273,27 @@ class DeliveryWatcher:
             self._reporter.decision_key = key
         self._printed_decision = key
 
-    async def _describe(self) -> RunDescription | None:
-        """Read what the server knows of the delivery; None while the server does not answer, or another home's answers
-        in its place.
-
-        Says once that it is away. Raises TemporalUnreachable after WATCH_LOST_S without an answer.
-        """
-        try:
-            described, self._delivery = await describe_on_own_server(self._screen, self._delivery)
-        except (RPCError, TemporalUnreachable) as error:
-            if time.monotonic() - self._reached_at > WATCH_LOST_S:
-                raise TemporalUnreachable(
-                    "Temporal went away and did not come back",
-                    where=one_line(str(error)),
-                    fix=f"perdure up --detach, then perdure watch {shell_word(self._delivery.id)}: the work is safe",
-                ) from None
-            if not self._is_away:
-                self._screen.say(AWAY)
-            self._is_away = True
-            return None
-        if described is None:
-            return None
-        self._reached_at, self._is_away = time.monotonic(), False
-        return self._transform(described) if self._transform is not None else described
-
     async def _query_forever(self) -> None:
-        """Query the workflow again and again, until cancelled: a query waits for seconds when no worker takes it."""
+        """Query the workflow for its progress until cancelled, whenever its history has grown, and to see whether a
+        worker answers: a query waits for seconds when none takes it."""
+        queried_state: object = None
         while True:
-            await self._query_progress()
-            await asyncio.sleep(WATCH_EVERY_S)
+            state = (self._described.run_id, self._described.events) if self._described is not None else None
+            is_due = state != queried_state or time.monotonic() - self._answered_at >= ASK_AGAIN_S
+            if state is not None and is_due and await self._query_progress():
+                queried_state = state
+            await asyncio.sleep(self._look_s)
 
-    async def _query_progress(self) -> None:
-        """Query the workflow for its progress and keep the answer; errors are ignored, and so is another home's
-        server."""
-
-        try:
+    async def _query_progress(self) -> bool:
+        """Query the workflow for its progress, keep the answer and return True; False without one: errors are ignored,
+        and so is an answer about another run than the one that this home's server has described."""
+        with suppress(PerdureError, TemporalError):  # seen by the time that has passed since the last answer
             progress = await self._delivery.progress(once=True)
-            if not await wrong_server_reason(self._delivery.client, Home.find()):
+            if self._described is not None and progress.run_id == self._described.run_id:
                 self._progress, self._answered_at = progress, time.monotonic()
-        except (PerdureError, TemporalError):
-            pass  # seen by the time that has passed since the last answer
+                self._news.set()
+                return True
+        return False
 
     async def _print_rest(self) -> DeliveryResult:
         """Wait for the result and return it, once the steps that ended between the last look and the end are printed.
@@ -288,10 +304,6 @@ class DeliveryWatcher:
         if not self._screen.json:
             self._screen.print_lines(self._reporter.last_lines(result.steps, self._progress))
         return result
-
-
-BACKLOG_LOOK_S = 1.0
-"""Seconds between two looks at a backlog: a thousand items are 200 KB, and none changes within a second."""
 
 
 def backlog_exit_code(progress: BacklogProgress) -> int:
@@ -319,39 +331,31 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
     server has been away for WATCH_LOST_S, and PerdureError when the backlog failed without a result.
     """
     previous: BacklogProgress | None = None
-    reached_at = answered_at = time.monotonic()
-    is_silence_reported = is_server_away = False
-    with screen.live_display() as live:
-        while True:
-            try:
-                described, backlog = await describe_on_own_server(screen, backlog)
-            except (RPCError, TemporalUnreachable) as error:
-                if time.monotonic() - reached_at > WATCH_LOST_S:
-                    status_command = f"perdure backlog status {shell_word(backlog.id)} --watch"
-                    fix = f"perdure up --detach, then {status_command}: the work is safe"
-                    where = one_line(str(error))
-                    raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
-                described = None
-                if not is_server_away:
-                    screen.say(AWAY)
-                is_server_away = True
-            if described is not None:
-                reached_at, is_server_away = time.monotonic(), False
-                if not described.running:
-                    break
-                try:
-                    progress = await backlog.progress(once=True)
-                except (PerdureError, RPCError, TemporalError):
-                    if not is_silence_reported and reached_at - answered_at > WATCH_SILENCE_S:
-                        is_silence_reported = True
-                        begins = described.begins
-                        reason = not_begun_text("it", begins) if begins is not None else no_worker_reason()
-                        screen.say(f"{WARN} {reason}")
-                else:
-                    answered_at, is_silence_reported = reached_at, False
-                    _show_progress(screen, live, previous, progress)
-                    previous = progress
-            await asyncio.sleep(BACKLOG_LOOK_S)
+    answered_at, asked_events = time.monotonic(), 0
+    is_silence_reported = False
+    come_back = f"perdure backlog status {shell_word(backlog.id)} --watch"
+    follower = RunFollower(backlog, screen, come_back, LOOK_RARELY_S if screen.json else LOOK_S)
+    try:
+        with screen.live_display() as live:
+            while (described := await follower.look()) is None or described.running:
+                now = time.monotonic()
+                if described is not None and (described.events != asked_events or now - answered_at >= ASK_AGAIN_S):
+                    try:
+                        progress = await follower.workflow.progress(once=True)
+                    except (PerdureError, TemporalError):
+                        if not is_silence_reported and now - answered_at > WATCH_SILENCE_S:
+                            is_silence_reported = True
+                            begins = described.begins
+                            reason = not_begun_text("it", begins) if begins is not None else no_worker_reason()
+                            screen.say(f"{WARN} {reason}")
+                    else:
+                        answered_at, is_silence_reported, asked_events = now, False, described.events
+                        _show_progress(screen, live, previous, progress)
+                        previous = progress
+                await follower.wait()
+    finally:
+        follower.stop()
+    backlog = follower.workflow
     result = await backlog.result()
     if screen.json:
         screen.print_json(result.model_dump_json(indent=2))

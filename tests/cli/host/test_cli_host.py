@@ -19,7 +19,8 @@ from perdure.adapters.sandbox.usage import gigabytes
 from perdure.adapters.system.home import Home
 from perdure.cli.app import run_command_line
 from perdure.cli.host import doctor
-from perdure.cli.look.watch import WATCH_LOST_S, DeliveryWatcher
+from perdure.cli.look.follower import WATCH_LOST_S
+from perdure.cli.look.watch import DeliveryWatcher
 from perdure.local.connect import NO_WORKER, WORKER_RESTARTS, WORKER_STARTING, adapt_no_worker_error, no_worker_reason
 from perdure.local.places import Places
 from perdure.local.server import find_server
