@@ -14,7 +14,7 @@ requests only its workflow can write: `sign_item_request` signs them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import BODY_CHARS, marker, part_start
 from perdure.adapters.forges.markdown import code_span, neutral_text, neutral_title
 from perdure.adapters.git.command import redact
-from perdure.adapters.git.integration import IntegrationBranch
+from perdure.adapters.git.integration import IntegrationBranch, landed_issues
 from perdure.adapters.git.landing import fetch_integration_branch
 from perdure.adapters.git.publish import count_commits, publish_first_commit
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, remote_heads
@@ -191,9 +191,9 @@ class BacklogActivities(OnHost):
         """Fetch the integration branch and its base, and open one pull request from the one into the other, or update
         the one that is open; return it with the forge's notes as the message.
 
-        Returns only a message when the base has all of the branch, merged or squashed, and when the origin has no forge
-        that Perdure speaks to. Raises ForgeRefused when the base or the branch is gone from the remote or the forge
-        refuses, ForgeUnavailable when remote or forge does not answer.
+        Returns only a message when the base has all of the branch, merged or squashed, when nothing on it is of this
+        backlog, and when the origin has no forge that Perdure speaks to. Raises ForgeRefused when base or branch is
+        gone from the remote or the forge refuses, ForgeUnavailable when remote or forge does not answer.
         """
         target, vault = self.open_target(work)
         head = fetch_integration_branch(vault, work.branch, work.head)
@@ -208,12 +208,16 @@ class BacklogActivities(OnHost):
         squashed = vault.tree_of(head) == vault.tree_of(base_sha) and not vault.is_ancestor(base_sha, head)
         if squashed or vault.is_ancestor(head, base_sha):
             return CloseBacklogResult(message=f"{work.base} has all of {work.branch}: there is nothing to propose")
+        if not (issues_by_commit := landed_issues(vault, head, base_sha, work.backlog)):
+            message = f"nothing of {work.backlog} is on {work.branch}: there is nothing to propose"
+            return CloseBacklogResult(message=message)
         forge = self._host.forges.forge(target.url)
         if forge is None:
             message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
             return CloseBacklogResult(message=message)
-        closes_issues = bool(work.issues) and self._closes_issues(vault, work, base_sha)
-        footer = _pull_request_footer(work, closes_issues)
+        landed = set(work.issues) & set[int]().union(*issues_by_commit)
+        closed_issues = landed if landed and self._closes_issues(vault, work, base_sha) else set[int]()
+        footer = _pull_request_footer(work, closed_issues)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
             title=shorten(neutral_title(" ".join(work.title.split())), TITLE_CHARS),
@@ -335,14 +339,14 @@ def _pull_request_body(work: CloseBacklogInput, behind: str, end: str) -> str:
     return begin_mark + text + end
 
 
-def _pull_request_footer(work: CloseBacklogInput, closes_issues: bool) -> str:
-    """Return the end of the pull request's text: the issues that merging closes, or leaves open, the backlog's name,
-    and the hidden marker by which the pull request is recognised."""
-    issues = ", ".join(f"closes #{number}" if closes_issues else f"#{number}" for number in work.issues)
-    issues_line = (
-        f"{issues[0].upper()}{issues[1:]}." if closes_issues and issues else f"Merging this leaves {issues} open."
-    )
-    issues_paragraph = f"\n\n{issues_line}" if issues else ""
+def _pull_request_footer(work: CloseBacklogInput, closed_issues: Set[int]) -> str:
+    """Return the end of the pull request's text: the issues that merging closes, and those that it leaves open, the
+    backlog's name, and the hidden marker by which the pull request is recognised."""
+    closing = ", ".join(f"closes #{number}" for number in work.issues if number in closed_issues)
+    left_open = ", ".join(f"#{number}" for number in work.issues if number not in closed_issues)
+    sentences = [f"C{closing[1:]}."] if closing else []
+    sentences += [f"Merging this leaves {left_open} open."] if left_open else []
+    issues_paragraph = f"\n\n{' '.join(sentences)}" if sentences else ""
     return (
         f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog "
         f"{code_span(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"

@@ -27,6 +27,7 @@ from perdure.adapters.forges.body import subject_line
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkouts import exact_tree
 from perdure.adapters.git.command import IDENTITY
+from perdure.adapters.git.integration import BACKLOG_TRAILER, ISSUE_TRAILER, ITEM_TRAILER
 from perdure.adapters.git.landing import (
     MergeResult,
     describe_landed,
@@ -161,7 +162,7 @@ def _fetch_and_merge(vault: Vault, contract: Contract, work: RebaseInput) -> _Fe
 
 def landing_trailers(delivery: str, place: LandingPlace) -> dict[str, str]:
     """Return the trailers by which a delivery's commit on the integration branch is recognised."""
-    return {"Perdure-Delivery": delivery, "Perdure-Backlog": place.backlog, "Perdure-Item": place.item}
+    return {"Perdure-Delivery": delivery, BACKLOG_TRAILER: place.backlog, ITEM_TRAILER: place.item}
 
 
 def _landed_result(work: RebaseInput, fetched: _FetchedBranch) -> RebaseResult:
@@ -294,6 +295,8 @@ def _commit_on_branch(workspace: Workspace, contract: Contract, work: RebaseInpu
     it. A commit with the same files and trailers that the branch has already is used instead."""
     vault, ref = workspace.vault, f"refs/heads/{branch_name(work.delivery)}"
     trailers = landing_trailers(work.delivery, work.place)
+    if contract.issue is not None:
+        trailers[ISSUE_TRAILER] = str(contract.issue.number)
     if contract.config.git.sign_off:
         trailers["Signed-off-by"] = f"{IDENTITY['GIT_COMMITTER_NAME']} <{IDENTITY['GIT_COMMITTER_EMAIL']}>"
     vault.remove_stale_locks(ref)

@@ -9,6 +9,7 @@ request, and the first checkpoint. Looks first: a valid workspace is reused, set
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,8 @@ from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.resolve_agents import next_efforts, unpriced_models, uses_cli_agent
 from perdure.adapters.checks.experiment.commit_pair import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.remote import FIRST_COMMIT
+from perdure.adapters.git.publish import check_base_kept
+from perdure.adapters.git.remote import FIRST_COMMIT, remote_heads
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree_path
@@ -62,7 +64,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.rules.admission import fit_keywords
 from perdure.models.rules.gates import gate_settings
 from perdure.models.rules.parallel_builds import attempt_settings
-from perdure.text import shorten, span
+from perdure.text import shell_word, shorten, span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
 """The time for which the first look at a remote waits until a host's name is known: as long as a network is away after
@@ -137,8 +139,8 @@ class PrepareActivity:
         Return `previous` with what this host and the new request change in it.
 
         A fork first gets a contract and a workspace of its own (`prepare_fork`). Raises WorkspaceLost when no
-        checkpoint is whole, or this host does not have the delivery; SetupFailed, SandboxUnavailable or NoPorts when
-        the workspace cannot be made ready.
+        checkpoint is whole, or this host does not have the delivery; ForgeRefused when its base was rewritten
+        meanwhile; SetupFailed, SandboxUnavailable or NoPorts when the workspace cannot be made ready.
         """
         if (forked := work.request.forked) is not None:
             previous = await prepare_fork(
@@ -150,6 +152,8 @@ class PrepareActivity:
             )
         requested_checkpoint = work.checkpoint or previous.checkpoint
         async with self._host.open_session(work.delivery, previous.contract) as session:
+            if Phase.SHIP in previous.phases or work.request.push:
+                await in_thread(self._check_base, session.vault, session.contract)
             await in_thread(session.workspace.mark_active)
             checkpoint = await in_thread(
                 _newest_whole_checkpoint, session.vault, requested_checkpoint, previous.checkpoint
@@ -174,6 +178,17 @@ class PrepareActivity:
         if lowered := lowered_budget(work.request, self._host.config):
             prepared = prepared.model_copy(update={"summary": f"{prepared.summary} · {lowered}"})
         return self._with_settings(prepared, contract, work.request)
+
+    def _check_base(self, vault: Vault, contract: Contract) -> None:
+        """Raise ForgeRefused where the base was rewritten on the remote, so that nothing which is built on the old one
+        could be published. A remote that does not answer is asked again at the push. What lands on a branch is brought
+        onto another base first: there nothing is asked."""
+        if contract.landing is not None and not contract.landing.ships:
+            return
+        vault, head = vault.with_keys(self._host.forges), contract.head or contract.base_sha
+        retry_command = f"perdure retry {shell_word(activity.info().workflow_id or '')}"
+        with suppress(ForgeUnavailable):
+            check_base_kept(vault, contract, remote_heads(vault.url, vault.keys), head, retry_command)
 
     async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
         """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, which is retried,

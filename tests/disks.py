@@ -1,4 +1,4 @@
-"""A disk of 64 MB, for tests of what happens when one is full."""
+"""Small disks, for tests of what happens when one is full."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
-    """Mount one at a directory, which is made; the test is left out where only root may."""
+def small_disk(place: Path, options: str = "size=64m") -> Iterator[Path]:
+    """Mount one at a directory, which is made; the test is left out where only root may. `options`: of tmpfs."""
     place.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True)
     if mounted.returncode:
         pytest.skip("ONLY ROOT MAY MOUNT A SMALL DISK")
     try:

@@ -3,13 +3,14 @@ the command line, and by whatever starts the server."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import DISK_FREE_BYTES
 
 _FULL_BYTES = 16 * 1024**2
@@ -33,14 +34,35 @@ def check_platform(platform: str = sys.platform) -> None:
         )
 
 
+def start_failure(program: str, cause: str, root: Path, *, log: Path, fix: str) -> PerdureError:
+    """Return the error that says why a program of this home did not start: which disk is full, whatever the program
+    says of that; else `cause`, its own last line, empty where it ended without one."""
+    if place := _full_disk(root):
+        return PerdureError(
+            f"{program} did not start: the disk of {place} is full",
+            where=str(log),
+            fix="free some space, and try again",
+        )
+    return PerdureError(f"{program} did not start: {cause or silent_end_reason(root)}", where=str(log), fix=fix)
+
+
+def _full_disk(root: Path) -> Path | None:
+    """Return the home, or the directory for temporary files, where its disk has no room for bytes or for one more
+    file; else None."""
+    for place in (root, Path(tempfile.gettempdir())):
+        disk = os.statvfs(place)
+        if disk.f_bavail * disk.f_frsize < _FULL_BYTES or (disk.f_files and not disk.f_favail):
+            return place
+    return None
+
+
 def silent_end_reason(root: Path) -> str:
     """Return why a program of this home may have ended without a word: which disk is full, or that this session allows
     little address space; that it did, where neither is so."""
     import resource  # Windows has none
 
-    for place in (root, Path(tempfile.gettempdir())):
-        if shutil.disk_usage(place).free < _FULL_BYTES:
-            return f"the disk of {place} is full"
+    if place := _full_disk(root):
+        return f"the disk of {place} is full"
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= allowed < _ADDRESS_BYTES:
         return f"this session allows {allowed // 1024**2} MB of address space (ulimit -v), and it takes more"

@@ -21,7 +21,7 @@ from pathlib import Path
 from perdure.adapters.system.files import is_locked, try_lock, write_whole
 from perdure.adapters.system.home import Home, login_name
 from perdure.local import Say, identity, web_ui_proxy
-from perdure.local.checks import check_home, check_platform, silent_end_reason
+from perdure.local.checks import check_home, check_platform, start_failure
 from perdure.local.identity import ServerRecord, identity_namespace, is_own_server_ready, read_server_record
 from perdure.local.places import Places, temporal_binary, temporal_version
 from perdure.local.processes import (
@@ -218,9 +218,11 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
         if _PORT_TAKEN not in log:  # not only in its last line: a taken port makes the server panic (1.32.0)
             break
         say("another program took that port in the meantime")
-    raise PerdureError(
-        f"the embedded Temporal server did not start: {failure or silent_end_reason(places.database.parent)}",
-        where=str(places.server_log),
+    raise start_failure(
+        "the embedded Temporal server",
+        failure,
+        places.database.parent,
+        log=places.server_log,
         fix="perdure doctor looks for the cause",
     )
 

@@ -17,7 +17,7 @@ from perdure.adapters.system.files import is_locked, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same_forge_access, check_same_model_access
-from perdure.local.checks import check_home, silent_end_reason
+from perdure.local.checks import check_home, start_failure
 from perdure.local.connect import connect_to_temporal, external_server_config
 from perdure.local.page import wait_for_page_status
 from perdure.local.places import Places, SupervisorRecord, read_running_supervisor, worker_environment
@@ -217,11 +217,8 @@ async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequen
     finally:
         os.close(read_end)
     if record is None:
-        raise PerdureError(
-            f"the worker did not start: {last_lines(places.worker_log, log_start, 1) or silent_end_reason(home.root)}",
-            where=str(places.worker_log),
-            fix="perdure worker runs one in the foreground",
-        )
+        cause, fix = last_lines(places.worker_log, log_start, 1), "perdure worker runs one in the foreground"
+        raise start_failure("the worker", cause, home.root, log=places.worker_log, fix=fix)
     return record
 
 

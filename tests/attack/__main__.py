@@ -8,20 +8,24 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.attack.cases import CASES
 from tests.attack.table import GAP, MISSED, ground, row, tried
+from tests.other_users import NOBODY, everybodys_python
 
 ROOT = Path(__file__).parents[2]
-NOBODY = 65534
+
+ROW_LIMIT = 600
+"""Seconds without a new row after which the other half hangs: the longest row takes a minute, ten where four runs share
+two processors."""
 
 
 def main() -> int:
@@ -62,7 +66,7 @@ def main() -> int:
 
 def _as_nobody(options: list[str]) -> Callable[[], int]:
     """Begin the same as nobody, by a Python that nobody can start. What is returned waits for it and shows its rows."""
-    program = _everybodys_python()
+    program = everybodys_python()
     if program is None:
         print("as an ordinary user: left out: no Python of this version here can be started by one")
         return lambda: 1
@@ -85,35 +89,24 @@ def _as_nobody(options: list[str]) -> Callable[[], int]:
 
     def wait() -> int:
         with home:
-            try:
-                code = process.wait(timeout=600)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                code = process.wait()
+            code = _wait_while_it_grows(process, rows)
             print(rows.read_text(), flush=True)
         return code
 
     return wait
 
 
-def _everybodys_python() -> str | None:
-    """This one, or one of the same version, outside of directories that only root may enter."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for name in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}", shutil.which(version)):
-        if name is None or not Path(name).exists():
-            continue
-        tried = subprocess.run(
-            [name, "-c", "import sys"], user=NOBODY, group=NOBODY, extra_groups=[], check=False,
-            capture_output=True, cwd="/", env={"PATH": "/usr/bin:/bin"},
-        ) if _startable(name) else None  # fmt: skip
-        if tried is not None and tried.returncode == 0:
-            return name
-    return None
-
-
-def _startable(name: str) -> bool:
-    places = Path(os.path.realpath(name)).parents
-    return all(os.stat(place).st_mode & 0o001 for place in places)
+def _wait_while_it_grows(process: subprocess.Popen[bytes], rows: Path) -> int:
+    """Wait for the process as long as it goes on adding rows, each of which has limits of its own; kill it otherwise.
+    Return its exit code."""
+    size = -1
+    while rows.stat().st_size > size:
+        size = rows.stat().st_size
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=ROW_LIMIT)
+    print(f"as an ordinary user: ended, as no row came for {ROW_LIMIT} s", flush=True)
+    process.kill()
+    return process.wait()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from temporalio.client import WorkflowFailureError
 
 from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES, CheckoutPool
 from perdure.adapters.git.remote import FIRST_COMMIT
@@ -194,6 +195,36 @@ async def test_no_pull_request_brings_back_what_the_base_dropped_while_it_was_bu
         assert (result.status, result.reason) == (Status.NOT_DELIVERED, "forge_refused"), result
         assert "main was rewritten meanwhile: 1 commit that this was built on is not in it any more" in result.message
         assert (heads(origin), pulls(origin)) == ({"main": kept}, [])
+
+
+@pytest.mark.timeout(120)
+async def test_a_retry_on_a_base_that_was_rewritten_is_refused_before_anything_is_paid_for(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    kept = git(origin, "rev-parse", "main")
+    dropped = git(origin, "commit-tree", "-p", kept, "-m", "dropped", "main^{tree}")
+    git(origin, "update-ref", "refs/heads/main", dropped)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, gates=["plan"])
+        await until(lambda: _waits_at_gate(submitted))
+        await submitted.delivery.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await engine.handle().result()
+        git(origin, "update-ref", "refs/heads/main", kept)
+        paid = engine.model_calls()
+        await submitted.delivery.retry()
+        result = await finished(submitted, engine)
+        assert (result.status, result.reason) == (Status.NOT_DELIVERED, "forge_refused"), result
+        assert "main was rewritten meanwhile: 1 commit that this was built on is not in it any more" in result.message
+        assert "or put the old branch back, then: perdure retry calc-sub" in result.message
+        assert engine.model_calls() == paid
+        git(origin, "update-ref", "refs/heads/main", dropped)
+        await submitted.delivery.retry()
+        await until(lambda: _waits_at_gate(submitted))
+        await submitted.delivery.approve()
+        assert (await finished(submitted, engine)).status is Status.DELIVERED
 
 
 async def _waits_at_gate(submitted: Submission) -> bool:

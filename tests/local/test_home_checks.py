@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,31 @@ def test_what_ends_without_a_word_is_told_by_what_lacks(tmp_path: Path) -> None:
     env = {**os.environ, "PERDURE_HOME": str(tmp_path / "home"), "ANTHROPIC_API_KEY": "none"}
     ended = subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, text=True, check=False)
     assert "585 MB of address space (ulimit -v)" in ended.stderr
+
+
+@pytest.mark.story
+@pytest.mark.timeout(180)
+def test_a_disk_that_fills_at_any_point_of_the_start_ends_it_with_one_clear_line(tmp_path: Path) -> None:
+    """The disk has room for so many files and no more: for the home's own, the server's database, the worker."""
+    for files in (4, 10, 12, 16):
+        with small_disk(tmp_path / f"{files}", f"size=4g,nr_inodes={files}") as disk:
+            env = {**os.environ, "PERDURE_HOME": str(disk / "home"), "ANTHROPIC_API_KEY": "none"}
+
+            def run(*command: str, env: dict[str, str] = env) -> subprocess.CompletedProcess[str]:
+                return subprocess.run(
+                    [sys.executable, "-m", "perdure.cli", *command],
+                    env=env, cwd=tmp_path, capture_output=True, text=True, check=False,
+                )  # fmt: skip
+
+            ended = run("up", "--detach")
+            subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(disk)], check=True)
+            assert run("down").returncode == 0, "whatever had started is ended once there is room"
+            *_, what, where, fix = ended.stderr.splitlines()
+            reason = "it cannot be written: No space left.*|.* did not start: the disk of .* is full"
+            assert re.fullmatch(f"error: ({reason})", what)
+            assert where.startswith(f"  where: {disk}")
+            assert fix.startswith("  fix: free some space")
+            assert ended.returncode == 1
 
 
 @pytest.mark.parametrize(("data", "end"), [(b"caf\xe9", 2), ("café".encode("utf-16"), 0), ("café".encode(), 0)])

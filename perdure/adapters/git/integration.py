@@ -15,7 +15,7 @@ from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.limits import NAME_CHARS
 from perdure.text import escape_path, shorten
 
-BACKLOG_TRAILER = "Perdure-Backlog"
+BACKLOG_TRAILER, ITEM_TRAILER, ISSUE_TRAILER = "Perdure-Backlog", "Perdure-Item", "Perdure-Issue"
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,6 @@ class IntegrationBranch:
         return f"begin the backlog under another id, or name the branch to land on it as it is: branch: {self.branch}"
 
 
-ITEM_TRAILER = "Perdure-Item"
-
 _DROPPED_HEADERS = (b"tree", b"parent", b"gpgsig", b"gpgsig-sha256", b"mergetag")
 """Headers of a commit that are not copied: two are written anew, and a signature is over the old ones."""
 
@@ -143,6 +141,15 @@ def landed_items(vault: Vault, tip: str, base: str, backlog: str) -> dict[str, s
     output = vault.git.execute("log", f"--format=%H{names}", "--end-of-options", tip, f"^{base}")
     parts = (line.split("\0") for line in output.lines)
     return {item: commit for commit, owner, item in parts if owner == backlog and item}
+
+
+def landed_issues(vault: Vault, tip: str, base: str, backlog: str) -> list[set[int]]:
+    """Return, for each commit of this backlog that `tip` has and `base` has not, the issues that it says it is for:
+    one at most. Nobody but who may push to the branch can have written them."""
+    names = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x2C)" for key in (BACKLOG_TRAILER, ISSUE_TRAILER))
+    output = vault.git.execute("log", f"--format={names}", "--end-of-options", tip, f"^{base}")
+    parts = (line.split("\0") for line in output.lines)
+    return [{int(issue)} if issue.isdecimal() else set() for owner, issue in parts if owner == backlog]
 
 
 def _copy_commit(vault: Vault, commit: str, tree: str, parent: str) -> str:

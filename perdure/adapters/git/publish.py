@@ -208,7 +208,7 @@ def publish_branch(
         raise Diverged(f"tests ran on tree {tested_tree[:12]}, which is not what {head[:12]} holds")
     url, existing = contract.repository, contract.existing or contract.head not in ("", contract.base_sha)
     heads = publish_first_commit(vault, contract)
-    _check_base_kept(vault, contract, heads, head, retry_command)
+    check_base_kept(vault, contract, heads, head, retry_command)
     tip = heads.branches.get(branch)
     if tip == head:
         return False
@@ -239,7 +239,7 @@ def publish_branch(
     return True
 
 
-def _check_base_kept(vault: Vault, contract: Contract, heads: Heads, head: str, retry_command: str) -> None:
+def check_base_kept(vault: Vault, contract: Contract, heads: Heads, head: str, retry_command: str) -> None:
     """Raise ForgeRefused where the base branch was rewritten on the remote, and no longer has commits that `head` was
     built on: a request to merge the two would bring them back. A base that went on, or is gone, passes."""
     base_tip = heads.branches.get(contract.base)

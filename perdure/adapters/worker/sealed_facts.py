@@ -17,7 +17,7 @@ from perdure.adapters.system.files import append_json_line, read_json_lines
 from perdure.adapters.system.home import Home
 from perdure.models.delivery.publishing import CommentInput, ShipInput
 from perdure.models.delivery.request import keyed_hash
-from perdure.models.delivery.result import PullRequest, TestsStatus
+from perdure.models.delivery.result import PullRequest, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.delivery.turn import Contract, Ending, TurnInput, TurnResult
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import Diverged
@@ -147,11 +147,22 @@ def require_verdict(facts: SealedFacts, contract: Contract, verdict: TestVerdict
         raise Diverged(f"no tests gave that verdict here{f' on {verdict.tree[:12]}' if verdict is not None else ''}")
 
 
+def require_review(facts: SealedFacts, claim: ReviewResult, review: str = "") -> None:
+    """Raise Diverged when a review is said to be clean and none that was made here found no blockers, or when `review`,
+    an artifact, is that of none."""
+    outcomes = [fact[2:] for fact in facts if fact[0] == "review"]
+    if claim.status is ReviewStatus.CLEAN and not any(blockers == "0" for _, blockers in outcomes):
+        raise Diverged("no review that found no blockers was made here for this delivery")
+    if review and review not in [artifact for artifact, _ in outcomes]:
+        raise Diverged(f"{review[:12]} is no review that was made here for this delivery")
+
+
 def require_comment(facts: SealedFacts, contract: Contract, work: CommentInput) -> None:
-    """Raise Diverged unless this home opened the pull request and made the verdict that a comment names, as far as it
-    names any; do nothing for a delivery that began before facts were sealed."""
+    """Raise Diverged unless this home opened the pull request and made the verdict and the review that a comment names,
+    as far as it names any; do nothing for a delivery that began before facts were sealed."""
     if not contract.sealed:
         return
+    require_review(facts, work.review_result)
     if work.tests is not None:
         require_verdict(facts, contract, work.tests)
     if work.pull_request is not None and pull_request_fact(work.pull_request) not in facts:
@@ -168,6 +179,7 @@ def require_publishable(facts: SealedFacts, vault: Vault, contract: Contract, wo
     if Phase.SHIP not in contract.config.delivery.phases:
         raise Diverged("this delivery was not asked to open a pull request")
     require_no_secret(facts, vault, contract, work.head, blockers=work.draft)
+    require_review(facts, work.review_result, work.review)
     if work.tests is not None or not work.draft:
         require_verdict(facts, contract, work.tests)
     if work.draft:

@@ -192,7 +192,8 @@ async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Op
 
 async def test_two_backlogs_on_one_branch_share_its_pull_request_each_with_its_own_table(opening: Opening) -> None:
     await opening.make()
-    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 5\n", OWN)
     first = await opening.close(head)
     day = {"backlog": "day", "title": "Day", "body": "| mail | landed |\n", "issues": (5,)}
     for _ in range(2):
@@ -228,7 +229,8 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
             "only whoever has the token asks for them"
         )
         assert list((await opening.make(repository=where, backlog_request=said)).issues) == numbers
-        head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+        opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+        head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 5\n", OWN)
         closed = await opening.close(head, repository=where)
         assert await opening.close(head, repository=where) == closed, "killed before it could say so"
         (alone,) = github.pulls("me/calc")
@@ -263,11 +265,29 @@ async def test_merging_it_closes_the_issues_that_landed_where_that_is_wanted(
     opening: Opening, ship: str, said: str
 ) -> None:
     await opening.make()
-    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    for number in (14, 15):
+        head = opening.commit(OWN, f"feat: x\n\nPerdure-Backlog: night\nPerdure-Issue: {number}\n", OWN)
     closed = await opening.close(head, issues=(14, 15), backlog_request={"config": f"version = 1\n{ship}"})
     assert closed.pull_request is not None
     body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
     assert f"\n{said}\n" in body
+
+
+async def test_it_closes_no_issue_that_no_landed_commit_of_the_backlog_names(opening: Opening) -> None:
+    await opening.make()
+    opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\nPerdure-Issue: 14\n", OWN)
+    head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 15\n", OWN)
+    closed = await opening.close(head, issues=(14, 15, 16))
+    assert closed.pull_request is not None
+    body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
+    assert "\nCloses #14. Merging this leaves #15, #16 open.\n" in body
+
+
+async def test_a_branch_on_which_the_backlog_has_landed_nothing_is_not_proposed(opening: Opening) -> None:
+    hers = opening.commit("main", "hers\n\nPerdure-Backlog: day\n", "hers")
+    closed = await opening.close(hers, branch="hers")
+    assert closed.pull_request is None
+    assert closed.message == "nothing of night is on hers: there is nothing to propose"
 
 
 async def test_what_was_taken_off_the_branch_is_not_proposed_silently(opening: Opening) -> None:

@@ -20,6 +20,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.errors import Diverged, ForgeRefused
 from perdure.models.ids import run_ref
+from perdure.models.issue import ForgeIssue
 from tests.fork_server import ran
 from tests.repositories import git
 
@@ -54,6 +55,17 @@ async def test_where_the_branch_has_not_moved_the_verdict_stands_and_no_workspac
     assert await api.rebase() == first, "again, by another worker"
     assert (await api.land(first)).commit == first.commit
     assert night.log() == ["start", "feat: do api"], "two commits were made, and one landed"
+
+
+async def test_what_lands_for_an_issue_names_it_so_that_the_backlog_may_close_it(night: Night) -> None:
+    api, web = await night.item("api", {"b.txt": "api\n"}), await night.item("web", {"c.txt": "web\n"})
+    issue = ForgeIssue(number=14, title="b", url="https://github.com/me/calc/issues/14")
+    api.sealed = night.host.store_contract(api.vault, api.terms().model_copy(update={"issue": issue}))
+    first = await api.rebase()
+    await api.land(first)
+    await web.land(await web.rebase(landed=first.commit))
+    trailers = git(night.origin, "log", "-2", "--format=%(trailers:key=Perdure-Issue,valueonly)", BRANCH)
+    assert trailers.split() == ["14"]
 
 
 async def test_a_conflict_is_left_in_the_files_and_lands_once_it_is_mended(night: Night) -> None:
