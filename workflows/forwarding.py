@@ -23,6 +23,7 @@ from perdure.models.rules.inbox import DECISION_MODELS, NotCounted
 from perdure.text import shorten
 from workflows.children import budget_signal, message_signal
 from workflows.items import Items
+from workflows.signals import send_signal
 
 READ_PATIENCE = timedelta(seconds=10)
 """Time for a delivery to read a decision: it takes a fraction of a second unless the delivery is busy with its end."""
@@ -70,13 +71,10 @@ class DecisionForwarder:
         if not decision.get("of"):
             decision |= {"id": decision.get("id") or str(workflow.uuid4())}
         number_before, id = entry.waiting.number, entry.item.id
-        try:
-            await workflow.get_external_workflow_handle(entry.child.id).signal(
-                "decide", {"update": name, "said": decision}
-            )
-        except ApplicationError:
+        delivery = workflow.get_external_workflow_handle(entry.child.id)
+        if not await send_signal(delivery, "decide", {"update": name, "said": decision}):
             self._items.unsure.add(id)
-            raise _not_counted_error(f"{id} has ended just now: nothing was decided") from None
+            raise _not_counted_error(f"{id} has ended just now: nothing was decided")
         summary = f"{name} {decision.get('of', '')}".rstrip() + f" was handed to {entry.child.id}"
         if not decision.get("of"):
             return summary

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from perdure.models.budget import treasury
 from perdure.models.budget.ledger import Spend
@@ -20,6 +20,7 @@ from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_T
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.text import shorten
 from workflows.endings import invalid_request, require_no_more
+from workflows.signals import send_signal
 from workflows.unknown_messages import UnknownMessages
 
 TREASURY_TICK = timedelta(minutes=30)
@@ -168,9 +169,7 @@ class Treasury(UnknownMessages):
     async def _send_answer(self, delivery: str, answer: treasury.BudgetGrant) -> None:
         """Send an answer to a delivery, by signal `granted`; when the delivery has ended, take back what it was granted
         instead."""
-        try:
-            await workflow.get_external_workflow_handle(delivery).signal("granted", answer)
-        except ApplicationError:  # it has ended meanwhile
+        if not await send_signal(workflow.get_external_workflow_handle(delivery), "granted", answer):
             self._granting.revoke_grant(delivery, answer.granted, workflow.now())
             self._changed = True
 

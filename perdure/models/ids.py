@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from perdure.text import is_text
+
 DELIVERY_WORKFLOW, BACKLOG_WORKFLOW = "Delivery", "Backlog"
 """Workflow types."""
 
@@ -19,6 +21,16 @@ DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
 SCHEDULED_ID = re.compile(rf"({DELIVERY_ID.pattern})-(\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
 """The workflow id that a Temporal schedule makes: its own id, and the time in UTC. Ids that we choose have no
 capitals."""
+
+
+WORKFLOW_ID_BYTES = 1_000
+"""Longest workflow id and task queue that Temporal takes (its limit `maxIDLength`); a command with a longer or an empty
+one fails the workflow task that sends it."""
+
+
+def is_workflow_id(text: str) -> bool:
+    """Return whether Temporal takes a text as the id of a workflow."""
+    return is_text(text) and 0 < len(text.encode()) <= WORKFLOW_ID_BYTES
 
 
 def slug(text: str, max_words: int = 4, max_chars: int = 32) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fleet_fixtures import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
 from activities.notify import NoticeActivities
@@ -23,7 +23,7 @@ from perdure.client import budgets as treasury
 from perdure.models.budget.treasury import TREASURY, BudgetRule, TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
-from tests.deliveries import BUILT, at, events, reset
+from tests.deliveries import BUILT, Script, at, events, playing, reset
 from tests.engine import until
 from tests.receiver import Receiver
 from tests.waiting import patient
@@ -32,7 +32,11 @@ BLOCK_EVENTS, END_EVENTS = 9, 4
 """In the Treasury's history, of one that asks alone: a day of 50 deliveries of six blocks has 3,140 (benchmarks)."""
 
 
+NO_WORKFLOW_IDS = ("", "x" * 1_001, "ж" * 501)
+"""Temporal takes none of them as a workflow's id."""
+
 TIMER = "timer_started_event_attributes"
+ANSWER = "signal_external_workflow_execution_initiated_event_attributes"
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +114,8 @@ async def test_nonsense_is_not_counted_and_stops_nobody(client: Client, fleet: F
             ("reserve", {"delivery": "x"}),
             ("reserve", {"delivery": "x", "seq": 1, "rules": {}, "settled": 0}),
             ("reserve", {"delivery": "x", "seq": 1, "rules": {"label:b": -1}, "settled": 0}),
+            *(("reserve", {"delivery": id, "seq": 1, "rules": {RULE: 5}, "settled": 0}) for id in NO_WORKFLOW_IDS),
+            ("reserve", {"delivery": "x", "seq": 1, "rules": {RULE: 5}, "settled": 0, "queue": "x" * 1_001}),
             ("rules", "none"),
             ("add", {"rule": RULE, "usd": -5}),
             ("add", {"rule": "label:b", "usd": 5}),
@@ -123,6 +129,22 @@ async def test_nonsense_is_not_counted_and_stops_nobody(client: Client, fleet: F
         assert table.leases.keys() == {fresh}
         assert table.rules.keys() == {RULE}
         assert table.rules[RULE].limit == 5.0
+
+
+async def test_a_treasury_can_be_cancelled_while_it_answers_a_delivery_that_is_gone(client: Client, fresh: str) -> None:
+    request = {"delivery": "nobody", "seq": 1, "rules": {RULE: 5.0}, "settled": 0}
+
+    async def cancel_one(id: str) -> None:
+        keeper = await client.start_workflow("Treasury", id=id, task_queue=TASK_QUEUE)
+        await keeper.signal("reserve", request)
+        while not any(event.HasField(ANSWER) for event in [event async for event in keeper.fetch_history_events()]):
+            await asyncio.sleep(0.005)
+        await keeper.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await keeper.result()
+
+    async with playing(client, Script()), asyncio.timeout(patient(30)):
+        await asyncio.gather(*(cancel_one(f"{fresh}-{n}") for n in range(30)))
 
 
 async def test_a_cancelled_delivery_gives_back_and_its_retry_reserves_anew(

@@ -14,6 +14,7 @@ from perdure.models.budget.treasury import (
     ReserveRequest,
     TreasuryTable,
 )
+from perdure.models.ids import is_workflow_id
 from perdure.text import format_money, shell_word
 
 BLOCK_USD = 1.0
@@ -91,14 +92,16 @@ class BudgetAllocator:
 
         A delivery that has enough reserved already is answered at once: its first answer is on its way, or was lost.
         Any other is queued for `grant_waiting`; when it needs a certain amount, what it has reserved is freed
-        meanwhile. None also when it ends, which frees its reservation, and for a request of unknown rules or numbers
-        that are not finite, which is ignored.
+        meanwhile. None also when it ends, which frees its reservation, and for a request of unknown rules, numbers that
+        are not finite, or names that Temporal does not take, which is ignored.
         """
         self.add_rules(request.rules, is_configured=False)
         if not request.rules or not request.rules.keys() <= self.table.rules.keys():
             return None  # no delivery says this
         if not (isfinite(request.settled) and isfinite(request.booked) and isfinite(request.needs)):
             return None  # nor this; one such sum would spoil the day's for everybody
+        if not is_workflow_id(request.delivery) or not (request.queue == "" or is_workflow_id(request.queue)):
+            return None  # nor this: it can be neither answered nor looked up
         lease = self._get_or_create_lease(request, now)
         self._record_payment(lease, request.settled)
         if request.is_last:
