@@ -13,7 +13,7 @@ BACKLOG = "night"
 def backlog_examples() -> Examples:
     """Return examples of a request for a backlog: as short as possible, and with most fields."""
     return [
-        {"repository": REPOSITORY, "items": [{"issue": 12}, {"issue": 14, "depends_on": ["issue-12"]}]},
+        {"repository": REPOSITORY, "items": [{"issue": "12"}, {"issue": "14", "depends_on": ["issue-12"]}]},
         {
             "version": 1,
             "repository": REPOSITORY,

@@ -68,7 +68,7 @@ def request_examples() -> Examples:
     """Return examples of a delivery's request: from text, from an issue, and one that only tests a branch."""
     return [
         {"repository": REPOSITORY, "request": "Make parse_duration accept '1h30m'"},
-        {"repository": REPOSITORY, "issue": 12, "gates": ["plan"], "budget_usd": 5.0},
+        {"repository": REPOSITORY, "issue": "12", "gates": ["plan"], "budget_usd": 5.0},
         {"repository": "/srv/git/durations.git", "branch": "topic", "phases": ["test"], "fix": False},
     ]
 

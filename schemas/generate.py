@@ -25,9 +25,6 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ISSUE = r"^\s*(#?[1-9][0-9]{0,9}|[hH][tT][tT][pP][sS]?://[^/\s]+/[^/\s]+/[^/\s]+/[iI][sS][sS][uU][eE][sS]/[1-9][0-9]{0,9}([/?#].*)?)\s*$"
 
-_ISSUE_NUMBERS = {"minimum": 1, "maximum": 9_999_999_999}
-"""Those that an issue can be named by (IssueName): ten digits at most."""
-
 _WINDOW = r"^\s*[0-9]{1,2}:[0-9]{2} *[-–] *[0-9]{1,2}:[0-9]{2}( +\S{1,60})?\s*$"
 
 # Limits that a validator checks and an annotation does not state. A limit in bytes holds at most that many characters.
@@ -35,9 +32,9 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("DeliveryRequest", "request"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "plan"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "config"): {"maxLength": REQUEST_BYTES},
-    ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE, **_ISSUE_NUMBERS},
+    ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
     ("BacklogItem", "request"): {"maxLength": REQUEST_BYTES},
-    ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE, **_ISSUE_NUMBERS},
+    ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
     ("BacklogRequest", "config"): {"maxLength": REQUEST_BYTES},
     ("BacklogRequest", "window"): {"pattern": _WINDOW},
     ("BacklogRequest", "issues"): {"pattern": r"^\s*(label|milestone|search):.*\S"},
@@ -67,7 +64,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "DeliveryRequest": {
         "if": {
             "anyOf": [
-                {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+                {"required": ["issue"], "properties": {"issue": {"type": "string"}}},
                 {
                     "required": ["branch", "phases"],
                     "properties": {"branch": {"type": "string"}, "phases": {"type": "array", "minItems": 1}},
@@ -78,7 +75,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     },
     "BacklogItem": {
         "required": [],
-        "if": {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+        "if": {"required": ["issue"], "properties": {"issue": {"type": "string"}}},
         "else": {"required": ["id", "request"], "properties": {"request": {"pattern": r"\S"}}},
     },
     "BacklogRequest": {

@@ -14,7 +14,7 @@ HEAD = """\
 JSON Schema, draft 2020-12, of everything that is sent to a delivery and that comes out of it. Made from the models by
 `make schema`, and checked: do not edit. How to send it: [submitting.md](../submitting.md).
 
-Types: copy those for [TypeScript](../../examples/typescript/perdure.ts),
+Types: copy those for [TypeScript](../../examples/clients/typescript/perdure.ts),
 [Go](../../examples/clients/go/perdure/types.go) or
 [Java](../../examples/clients/java/src/main/java/perdure/Types.java), or generate them, as `make types` does and tries
 ([what they look like](../adr/0030-schemas-that-generators-give-types-to.md)):

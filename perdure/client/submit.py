@@ -142,7 +142,7 @@ def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     """
     text, issue = str(raw.get("request") or describe_items(raw)), raw.get("issue")
     try:
-        number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
+        number = f"#{IssueName.parse(str(issue)).number}" if issue is not None else ""
     except ValueError:
         number = ""
     parts = [f"**Issue** {escape_line(number, 20)}"] if number else []

@@ -75,6 +75,7 @@ async def connect_to_temporal(
 def external_server_config() -> ClientConnectConfig | None:
     """Return the settings of the server that TEMPORAL_* variables or a profile name; None: the embedded one is meant.
 
+    It is meant, too, where they say no more than its own address, as after export TEMPORAL_ADDRESS=$(perdure address).
     Variables that are not UTF-8 text are left out. Raises BadInput when such a variable is one of Temporal's, or the
     profile file or profile cannot be read.
     """
@@ -89,7 +90,16 @@ def external_server_config() -> ClientConnectConfig | None:
     except RuntimeError as error:  # a file that does not parse, a profile that does not exist
         where = os.environ.get("TEMPORAL_CONFIG_FILE") or "TEMPORAL_* variables and profile file"
         raise BadInput(f"the Temporal configuration cannot be read: {error}", where=where) from None
-    return config or None
+    return None if not config or _is_embedded(config) else config
+
+
+def _is_embedded(config: ClientConnectConfig) -> bool:
+    """Return whether settings name no more than the embedded server of this process's home, that which runs or the last
+    one."""
+    says_more = config.keys() - {"target_host", "namespace"} or config.get("namespace", NAMESPACE) != NAMESPACE
+    places, address = Places(Home.find()), config.get("target_host", "").replace("localhost", "127.0.0.1")
+    records = (read_server_record(places), read_server_record(places, last=True))
+    return not says_more and any(record is not None and record.address == address for record in records)
 
 
 def heartbeat_throttle(client: Client) -> timedelta:

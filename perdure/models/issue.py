@@ -49,12 +49,12 @@ class IssueName:
     repository: str | None = None
 
     @classmethod
-    def parse(cls, text: int | str) -> IssueName:
+    def parse(cls, text: str) -> IssueName:
         """Return the issue that a text names: `12`, `#12` or its page's address; only the address gives a repository.
         Raises ValueError, with a message for people, for any other text."""
-        match = _NUMBER.fullmatch(str(text).strip()) or _URL.fullmatch(str(text).strip())
+        match = _NUMBER.fullmatch(text.strip()) or _URL.fullmatch(text.strip())
         if match is None:
-            raise ValueError(f"{shorten(str(text), 200)!r} names no issue: write 12, #12 or https://…/issues/12")
+            raise ValueError(f"{shorten(text, 200)!r} names no issue: write 12, #12 or https://…/issues/12")
         return cls(int(match["number"]), match.groupdict().get("repository"))
 
     def may_belong_to(self, repository: str) -> bool:

@@ -23,13 +23,28 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from temporalio import workflow
-from temporalio.api.common.v1 import Header, Memo, Payload, Payloads, WorkflowExecution, WorkflowType
-from temporalio.api.enums.v1 import EventType, UpdateWorkflowExecutionLifecycleStage, WorkflowTaskFailedCause
+from temporalio.api.common.v1 import (
+    Header,
+    Memo,
+    Payload,
+    Payloads,
+    SearchAttributes,
+    WorkflowExecution,
+    WorkflowType,
+)
+from temporalio.api.enums.v1 import (
+    EventType,
+    UpdateWorkflowExecutionLifecycleStage,
+    WorkflowIdConflictPolicy,
+    WorkflowTaskFailedCause,
+)
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
 from temporalio.api.workflowservice.v1 import (
+    ExecuteMultiOperationRequest,
     QueryWorkflowRequest,
+    SignalWithStartWorkflowExecutionRequest,
     SignalWorkflowExecutionRequest,
     StartWorkflowExecutionRequest,
     UpdateWorkflowExecutionRequest,
@@ -76,20 +91,42 @@ UNTYPED: dict[str, type[BaseModel]] = {
 STRANGE_NAMES = ("aprove", "__temporal_nothing", "__stack_trace", "run", "sa y", "ж", "x" * 300, "state", "signal\t")
 
 
+MISSPELT_TYPES = (
+    "delivery",
+    "Delivery ",
+    "Deliveries",
+    "backlog",
+    "DELIVERY",
+    "Dеlivery",
+    "perdure.Delivery",
+    "x" * 900,
+)
+"""Near the types there are, of a letter that looks like another, and long."""
+
+ATTRIBUTES = ("PerdureStatus", "PerdureRepository", "PerdureCostUsd", "PerdureLabels", "PerdureWaiting", "BuildIds")
+
+
 @dataclass(frozen=True)
 class Message:
-    """One thing that a client does. `act`: start, signal, update or query. `more`: header, and a start's memo."""
+    """One thing that a client does. `act`: start, signal, update or query. `more`: header, and a start's memo.
+
+    starts      whether a signal or an update comes with the start of its run
+    attributes  search attributes of a start
+    """
 
     kind: type
     act: str
     name: str
     payloads: tuple[Payload, ...]
     more: tuple[tuple[str, Payload], ...] = ()
+    starts: bool = False
+    attributes: tuple[tuple[str, Payload], ...] = ()
 
     def __str__(self) -> str:
         shown = ", ".join(f"{dict(p.metadata)} {p.data[:300]!r}" for p in self.payloads)
         more = f" + {[(name, p.data[:60]) for name, p in self.more]}" if self.more else ""
-        return f"{self.act} {self.kind.__name__}.{self.name[:60]}({shown}){more}"
+        more += f" attributes {self.attributes}"[:300] if self.attributes else ""
+        return f"{self.act}{' with start' if self.starts else ''} {self.kind.__name__}.{self.name[:60]}({shown}){more}"
 
 
 def _edge_values() -> st.SearchStrategy[Any]:
@@ -212,6 +249,7 @@ class Target:
 def list_targets() -> list[Target]:
     """Every handler of every workflow, names that none has, and every start."""
     targets = [Target(kind, "start", kind.__name__, STARTS[kind], 12) for kind in KINDS]
+    targets += [Target(Delivery, "start", name, STARTS[Delivery], 1) for name in MISSPELT_TYPES]
     for kind in KINDS:
         rows = [Target(kind, act, name, (model,) if model else ()) for act, name, model in _handlers_of(kind)]
         targets += rows + [Target(kind, act, name, share=1) for act in ("signal", "update") for name in STRANGE_NAMES]
@@ -224,6 +262,7 @@ def messages(target: Target) -> st.SearchStrategy[Message]:
     other = st.sampled_from([*UNTYPED.values(), DeliveryRequest, ResumePoint]).flatmap(values_of)
     anything, raw = EDGES | other, _raw_payloads()
     fitting = [values_of(model) for model in target.models]
+    values = st.sampled_from(["", "x", "ж" * 120, "running", 0.5, 1e308, [], ["a", "b"], [""], True, None, {}])
 
     @st.composite
     def build(draw: st.DrawFn) -> Message:
@@ -238,10 +277,15 @@ def messages(target: Target) -> st.SearchStrategy[Message]:
             parts = [_json_payload(draw(anything))]
         if draw(st.integers(0, 7)) == 7:
             parts.append(draw(raw))
+        attributes = st.dictionaries(st.sampled_from(ATTRIBUTES), values.map(_json_payload), min_size=1, max_size=3)
         names = st.sampled_from(["resume", "asked", "x", "_tracer-data", "__temporal"])
         fields = st.dictionaries(names, raw | anything.map(_json_payload), max_size=2)
         more = draw(fields) if draw(st.integers(0, 5)) == 5 else {}
-        return Message(target.kind, target.act, target.name, tuple(parts), tuple(more.items()))
+        starts = target.act in ("signal", "update") and not draw(st.integers(0, 5))
+        indexed = draw(attributes) if target.act == "start" and not draw(st.integers(0, 3)) else {}
+        return Message(
+            target.kind, target.act, target.name, tuple(parts), tuple(more.items()), starts, tuple(indexed.items())
+        )
 
     return build()
 
@@ -303,16 +347,20 @@ async def play(client: Client, messages: Sequence[Message], *, at_once: int = 8,
     outcome, room = Outcome(), asyncio.Semaphore(at_once)
     groups = list[list[Message]]()
     for kind in REQUESTS:
-        sent = [message for message in messages if message.kind is kind and message.act != "start"]
+        sent = [message for message in messages if message.kind is kind and not _begins_a_run(message)]
         groups += [sent[place : place + a_run] for place in range(0, len(sent), a_run)]
-    groups += [[message] for message in messages if message.act == "start"]
+    groups += [[message] for message in messages if _begins_a_run(message)]
 
     async def guarded(group: list[Message]) -> None:
         async with room:
-            await (_play_start if group[0].act == "start" else _play_group)(client, group, outcome)
+            await (_play_start if _begins_a_run(group[0]) else _play_group)(client, group, outcome)
 
     await asyncio.gather(*map(guarded, groups))
     return outcome
+
+
+def _begins_a_run(message: Message) -> bool:
+    return message.starts or message.act == "start"
 
 
 async def _play_start(client: Client, group: list[Message], outcome: Outcome) -> None:
@@ -376,22 +424,44 @@ async def _begin(client: Client, kind: type) -> WorkflowHandle[Any, Any]:
 
 
 async def _start(client: Client, message: Message) -> WorkflowHandle[Any, Any]:
+    """Start a run by a message: as it says, or with a request that fits and the message as its first."""
     id = f"fuzz-{uuid.uuid4().hex[:12]}"
-    fields = dict(message.more)
-    await client.workflow_service.start_workflow_execution(
-        StartWorkflowExecutionRequest(
-            namespace=client.namespace,
-            workflow_id=id,
-            workflow_type=WorkflowType(name=message.name),
-            task_queue=TaskQueue(name=TASK_QUEUE),
-            input=Payloads(payloads=message.payloads),
-            request_id=id,
-            identity="fuzz",
-            memo=Memo(fields=fields),
-            header=Header(fields=fields),
-        )
-    )
+    fields, service = dict(message.more), client.workflow_service
+    if not message.starts:
+        await service.start_workflow_execution(_start_request(client, id, message.name, message.payloads, message))
+        return client.get_workflow_handle(id)
+    request = REQUESTS[message.kind]
+    fitting = () if request is None else (_json_payload(request),)
+    start = _start_request(client, id, message.kind.__name__, fitting)
+    if message.act == "signal":
+        await service.signal_with_start_workflow_execution(
+            SignalWithStartWorkflowExecutionRequest(
+                namespace=client.namespace, workflow_id=id, workflow_type=start.workflow_type, input=start.input,
+                task_queue=start.task_queue, request_id=id, identity="fuzz", signal_name=message.name,
+                signal_input=Payloads(payloads=message.payloads), header=Header(fields=fields),
+            )
+        )  # fmt: skip
+    else:
+        start.workflow_id_conflict_policy = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+        update = ExecuteMultiOperationRequest.Operation(update_workflow=_update_request(client, id, message))
+        operations = [ExecuteMultiOperationRequest.Operation(start_workflow=start), update]
+        with suppress(RPCError):  # the update may be refused, and its run goes on
+            await service.execute_multi_operation(
+                ExecuteMultiOperationRequest(namespace=client.namespace, operations=operations), timeout=CALL
+            )
     return client.get_workflow_handle(id)
+
+
+def _start_request(
+    client: Client, id: str, name: str, payloads: Sequence[Payload], message: Message | None = None
+) -> StartWorkflowExecutionRequest:
+    fields = dict(message.more) if message else {}
+    return StartWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_id=id, workflow_type=WorkflowType(name=name), request_id=id,
+        task_queue=TaskQueue(name=TASK_QUEUE), input=Payloads(payloads=payloads), identity="fuzz",
+        memo=Memo(fields=fields), header=Header(fields=fields),
+        search_attributes=SearchAttributes(indexed_fields=dict(message.attributes)) if message else None,
+    )  # fmt: skip
 
 
 async def _send(client: Client, id: str, message: Message) -> None:
@@ -407,22 +477,25 @@ async def _send(client: Client, id: str, message: Message) -> None:
                 )
             )  # fmt: skip
         case "update":
-            stage = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ACCEPTED
-            await service.update_workflow_execution(
-                UpdateWorkflowExecutionRequest(
-                    namespace=namespace, workflow_execution=execution, wait_policy=WaitPolicy(lifecycle_stage=stage),
-                    request=Request(
-                        meta=Meta(update_id=uuid.uuid4().hex, identity="fuzz"),
-                        input=Input(header=header, name=message.name, args=args),
-                    ),
-                ),
-                timeout=CALL,
-            )  # fmt: skip
+            await service.update_workflow_execution(_update_request(client, id, message), timeout=CALL)
         case _:
             query = WorkflowQuery(query_type=message.name, query_args=args, header=header)
             await service.query_workflow(
                 QueryWorkflowRequest(namespace=namespace, execution=execution, query=query), timeout=CALL
             )
+
+
+def _update_request(client: Client, id: str, message: Message) -> UpdateWorkflowExecutionRequest:
+    """Return an update that waits until it is accepted or refused."""
+    stage = UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ACCEPTED
+    update = Input(
+        header=Header(fields=dict(message.more)), name=message.name, args=Payloads(payloads=message.payloads)
+    )
+    return UpdateWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=id),
+        wait_policy=WaitPolicy(lifecycle_stage=stage),
+        request=Request(meta=Meta(update_id=uuid.uuid4().hex, identity="fuzz"), input=update),
+    )  # fmt: skip
 
 
 async def _problem_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str:

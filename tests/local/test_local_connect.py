@@ -13,7 +13,7 @@ from temporalio.client import Client
 from perdure.adapters.system.home import Home
 from perdure.local.connect import connect_to_temporal, embedded_environment, external_server_config, heartbeat_throttle
 from perdure.local.identity import find_free_ports
-from perdure.local.server import ensure_server
+from perdure.local.server import ensure_server, stop_server
 from perdure.local.supervisor import has_running_deliveries
 from perdure.models.errors import BadInput, TemporalUnreachable
 
@@ -43,6 +43,24 @@ async def test_temporal_variables_win_over_the_embedded_server(home: Home, monke
     client = await connect_to_temporal(Home(home.root / "nothing-here"), start=True, say=quiet)
     assert client.namespace == "elsewhere"
     assert not (home.root / "nothing-here").exists()
+
+
+async def test_the_own_address_in_a_variable_means_the_embedded_server(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(home.root))
+    server = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address.replace("127.0.0.1", "localhost"))
+    assert external_server_config() is None
+    await stop_server(home)
+    assert external_server_config() is None
+    again = await ensure_server(home, say=quiet)
+    assert (await connect_to_temporal(home, start=False, say=quiet)).service_client.config.target_host == again.address
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "team")
+    assert external_server_config() is not None
+    monkeypatch.delenv("TEMPORAL_NAMESPACE")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"{server.address}0")
+    assert external_server_config() is not None
 
 
 async def test_a_profile_counts_as_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

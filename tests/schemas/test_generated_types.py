@@ -119,7 +119,7 @@ def test_our_go_types_read_and_write_every_example_and_know_no_misspelt_value(tm
         'package main\nimport "example/perdure"\nfunc main() { println(perdure.PhaseShp) }'
     )
     assert "undefined: perdure.PhaseShp" in run(tmp_path, "go", "vet", ".", code=1)
-    assert set(re.findall(r"^\t(\w+) any ", types, re.M)) == {"Issue"}
+    assert set(re.findall(r"^\t(\w+) any ", types, re.M)) == set()
 
 
 @pytest.mark.story
@@ -135,7 +135,7 @@ def test_go_jsonschema_makes_types_that_read_and_write_every_example(tmp_path: P
         source += (tmp_path / name / f"{name}.go").read_text()
     # A number or a text has no type in Go. An enumeration that may be null is one that checks its value.
     untyped = set(re.findall(r"^\t(\w+) +(?:map\[string\])?interface\{\}", source, re.M))
-    assert untyped == {"Issue", "Value"}
+    assert untyped == {"Value"}
     go_program(tmp_path, {name: f"{name}.{BY_NAME[name].model.__name__}" for name in USUAL}, list(USUAL))
     run(tmp_path, "go", "build", "-o", "example", ".", GOFLAGS="-mod=mod")
     written = json.loads(run(tmp_path, "./example", given={name: EXAMPLES[name] for name in USUAL}))
@@ -199,7 +199,7 @@ def test_json_schema_to_typescript_makes_types_of_which_every_example_is_one(tmp
         run(tmp_path, str(binaries / "json2ts"), "-i", str(ROOT / f"docs/schema/{name}.json"), "-o", f"{name}.ts")
     source = "".join((tmp_path / f"{name}.ts").read_text() for name in USUAL)
     assert re.findall(r"^ +(\w+)\??: .*\bunknown\b", source, re.M) == []
-    (tmp_path / "perdure.ts").write_text((ROOT / "examples/typescript/perdure.ts").read_text())
+    (tmp_path / "perdure.ts").write_text((ROOT / "examples/clients/typescript/perdure.ts").read_text())
     lines = []
     for shape in SHAPES:
         for module in ["perdure", *([shape.name] if shape.name in USUAL else [])]:
@@ -281,7 +281,7 @@ def test_jsonschema2pojo_and_we_make_java_types_that_read_and_write_every_exampl
     (sources / "Main.java").write_text(MAIN % "\n        ".join(reads))
     fetch(tmp_path, "mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath")
     source = "".join(path.read_text() for path in (tmp_path / "generated").rglob("*.java"))
-    assert set(re.findall(r"private Object (\w+)", source)) == {"issue"}
+    assert re.findall(r"private Object (\w+)", source) == []
     java = ("java", "-cp", f"target/classes:{(tmp_path / 'classpath').read_text()}", "Main")
     usual, own = json.loads(run(tmp_path, *java, given=EXAMPLES))
     assert_same_meaning(usual, USUAL)

@@ -245,7 +245,7 @@ async def test_an_issue_submitted_again_attaches_however_it_is_named(perdure: Pe
     submitted = [await perdure.submit(way) for way in ways]
     assert [one.delivery.id for one in submitted] == [f"{name}-issue-12"] * 3
     assert [one.attached for one in submitted] == [False, True, True]
-    assert await submitted[2].delivery.request() == ways[0]
+    assert await submitted[2].delivery.request() == {**ways[0], "issue": "12"}
     other = await perdure.submit({**ways[0], "issue": 13})
     assert (other.delivery.id, other.attached) == (f"{name}-issue-13", False)
 

@@ -21,8 +21,8 @@ export interface DeliveryRequest {
   questions?: boolean | null;
   /** put on the pull request, beside those of the settings; a budget may be shared by label. Together at most 1,800 bytes, as JSON in ASCII */
   labels?: string[];
-  /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
-  issue?: string | number | null;
+  /** an open issue of the repository that says what is wanted: "12", "#12" or its address; a number is taken, too */
+  issue?: string | null;
   /** an existing branch to work on instead of starting from the base */
   branch?: string | null;
   /** a plan in Markdown, used instead of making one */
@@ -294,8 +294,8 @@ export interface BacklogItem {
   id?: string;
   /** what is wanted, in words; may be left out where an issue says it all */
   request?: string;
-  /** an open issue of the repository: 14, "#14" or its address */
-  issue?: string | number | null;
+  /** an open issue of the repository: "14", "#14" or its address; a number is taken, too */
+  issue?: string | null;
   /** higher goes first among those that are ready; -100 to 100 */
   priority?: number;
   /** put on its delivery, and counted with those of the backlog */

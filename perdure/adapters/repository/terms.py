@@ -341,7 +341,7 @@ _LABELS = 100
 _REMARK_CHARS = 200
 
 
-def fetch_issue(forge: Forge | None, issue_name: int | str, url: str) -> ForgeIssue:
+def fetch_issue(forge: Forge | None, issue_name: str, url: str) -> ForgeIssue:
     """Fetch the open issue of the repository at `url` from its forge, and return it bounded in size (see bound_issue).
 
     Raises InvalidRequest where the issue is of another repository, this one has no issues, or it cannot be worked on

@@ -56,13 +56,14 @@ def check_text_size(text: str | None) -> str | None:
 
 
 def check_issue(issue: Any) -> Any:
-    """Return the value of field `issue`, or None. Raises ValueError when it is no number or text, is too long, or names
-    no issue."""
+    """Return the value of field `issue` as a text, or None. Raises ValueError when it is no number or text, is too
+    long, or names no issue."""
     if issue is not None:
         if isinstance(issue, bool) or not isinstance(issue, int | str):
             raise ValueError(f"is {json_type_name(issue)}: write 12, #12 or https://…/issues/12")
-        if len(str(issue)) > PLACE_CHARS:
-            raise ValueError(f"is {len(str(issue))} characters long, at most {PLACE_CHARS} fit")
+        issue = str(issue)
+        if len(issue) > PLACE_CHARS:
+            raise ValueError(f"is {len(issue)} characters long, at most {PLACE_CHARS} fit")
         IssueName.parse(issue)
     return issue
 
@@ -99,7 +100,7 @@ class BacklogItem(UserInputModel):
 
     id          names it: lower case letters, digits and dashes; left out with an issue: `issue-14`
     request     what is wanted, in words; may be left out where an issue says it all
-    issue       an open issue of the repository: 14, "#14" or its address
+    issue       an open issue of the repository: "14", "#14" or its address; a number is taken, too
     priority    higher goes first among those that are ready; -100 to 100
     labels      put on its delivery, and counted with those of the backlog
     role        its agents are told so: frontend, test, …; with the repository's `.perdure/prompts/role-<role>.md`,
@@ -116,7 +117,7 @@ class BacklogItem(UserInputModel):
 
     id: ItemId
     request: str = ""
-    issue: int | str | None = None
+    issue: str | None = None
     priority: int = Field(default=0, ge=-PRIORITY_MOST, le=PRIORITY_MOST)
     labels: tuple[LabelText, ...] = Field(default=(), max_length=LABELS_MOST)
     role: str = Field(default="", pattern=f"^({ITEM_ID})?$")

@@ -122,7 +122,7 @@ class DeliveryRequest(UserInputModel):
                         that cannot be told from those that failed on the base make a draft
     labels              put on the pull request, beside those of the settings; a budget may be shared by label. Together
                         at most 1,800 bytes, as JSON in ASCII
-    issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
+    issue               an open issue of the repository that says what is wanted: "12", "#12" or its address; a number is taken, too
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
     spec_version        of this shape: 1
@@ -151,7 +151,7 @@ class DeliveryRequest(UserInputModel):
     tokens: int | None = Field(default=None, ge=1, json_schema_extra={"maximum": TOKENS_MOST})
     questions: bool | None = None
     labels: tuple[Label, ...] = Field(default=(), max_length=LABELS_MOST)
-    issue: int | str | None = None
+    issue: str | None = None
     branch: Name | None = None
     plan: str | None = None
     allow_test_changes: bool = False
@@ -221,7 +221,7 @@ class DeliveryRequest(UserInputModel):
         if self.issue is not None:
             if not IssueName.parse(self.issue).may_belong_to(self.repository):
                 raise ValueError(
-                    f"issue: {shorten(str(self.issue), 200)} is not an issue of {shorten(self.repository, 200)}"
+                    f"issue: {shorten(self.issue, 200)} is not an issue of {shorten(self.repository, 200)}"
                 )
         elif not self.request.strip() and needs_no_request(self.phases, self.branch, self.plan):
             pass

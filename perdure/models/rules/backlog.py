@@ -94,7 +94,7 @@ def invalid_item_reason(item: BacklogItem, items: Mapping[str, BacklogItem], rep
     if unknown := next((id for id in item.depends_on if id not in items), ""):
         return f"depends_on: there is no item {unknown}{nearest(unknown, items)}"
     if item.issue is not None and repository and not IssueName.parse(item.issue).may_belong_to(repository):
-        return f"issue: {shorten(str(item.issue), 200)} is not an issue of {shorten(repository, 200)}"
+        return f"issue: {shorten(item.issue, 200)} is not an issue of {shorten(repository, 200)}"
     return ""
 
 

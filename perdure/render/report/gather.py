@@ -330,7 +330,7 @@ async def _read_facts(
         "waiting": waiting,
         "repository": request.repository,
         "request": request.request,
-        "issue": str(request.issue or ""),
+        "issue": request.issue or "",
         "base": result.base or "",
         "base_sha": result.base_sha or "",
         "branch": result.branch or (state.prepared.branch if state.prepared and described.running else ""),

@@ -84,7 +84,7 @@ def test_an_issue_of_another_repository_is_refused() -> None:
 def test_a_repository_without_issues_is_refused(tmp_path: Path) -> None:
     for forge in (None, LocalForge(str(tmp_path))):
         with pytest.raises(InvalidRequest, match="issue: this repository has no issues Perdure can read"):
-            fetch_issue(forge, 12, str(tmp_path))
+            fetch_issue(forge, "12", str(tmp_path))
 
 
 @pytest.mark.parametrize(

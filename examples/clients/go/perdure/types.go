@@ -35,8 +35,8 @@ type DeliveryRequest struct {
 	// put on the pull request, beside those of the settings; a budget may be shared by label. Together at most 1,800 bytes, as JSON in ASCII
 	Labels []string `json:"labels,omitempty"`
 
-	// an open issue of the repository that says what is wanted: 12, "#12" or its address
-	Issue any `json:"issue,omitempty"`
+	// an open issue of the repository that says what is wanted: "12", "#12" or its address; a number is taken, too
+	Issue *string `json:"issue,omitempty"`
 
 	// an existing branch to work on instead of starting from the base
 	Branch *string `json:"branch,omitempty"`
@@ -437,8 +437,8 @@ type BacklogItem struct {
 	// what is wanted, in words; may be left out where an issue says it all
 	Request string `json:"request,omitempty"`
 
-	// an open issue of the repository: 14, "#14" or its address
-	Issue any `json:"issue,omitempty"`
+	// an open issue of the repository: "14", "#14" or its address; a number is taken, too
+	Issue *string `json:"issue,omitempty"`
 
 	// higher goes first among those that are ready; -100 to 100
 	Priority int64 `json:"priority,omitempty"`

@@ -51,9 +51,9 @@ public final class Types {
         @JsonProperty("labels")
         public List<String> labels;
 
-        /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
+        /** an open issue of the repository that says what is wanted: "12", "#12" or its address; a number is taken, too */
         @JsonProperty("issue")
-        public Object issue;
+        public String issue;
 
         /** an existing branch to work on instead of starting from the base */
         @JsonProperty("branch")
@@ -584,9 +584,9 @@ public final class Types {
         @JsonProperty("request")
         public String request;
 
-        /** an open issue of the repository: 14, "#14" or its address */
+        /** an open issue of the repository: "14", "#14" or its address; a number is taken, too */
         @JsonProperty("issue")
-        public Object issue;
+        public String issue;
 
         /** higher goes first among those that are ready; -100 to 100 */
         @JsonProperty("priority")
