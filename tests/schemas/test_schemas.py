@@ -356,7 +356,7 @@ def beyond(name: str, sent: dict[str, Any], refusal: str) -> bool:
             return refusal.startswith("request: ")
         case "add_budget" | "item_add_budget":
             amounts = [sent[field] for field in ("usd", "tokens", "time") if field in sent]
-            return not amounts or any(isinstance(amount, bool | str) for amount in amounts)
+            return not amounts or any(isinstance(amount, bool | str) for amount in amounts) or "the least is" in refusal
         case "decide":
             return sent.get("update") not in DECISIONS
         case "rewind":  # `format: date-time` is not checked by every validator

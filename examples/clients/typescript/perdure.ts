@@ -186,7 +186,7 @@ export interface Answer {
   answer: string;
 }
 
-/** More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once. */
+/** More to spend, at any time: dollars (0.01 at least), tokens, wall time. The same `id` twice is counted once. */
 export interface AddBudget {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
   of?: string;

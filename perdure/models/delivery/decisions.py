@@ -15,7 +15,7 @@ from perdure.models.base import HistoryModel, SignalModel, UserInputModel, json_
 from perdure.models.config.repository import Duration
 from perdure.models.delivery.request import describe_invalid_field
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, PERSON_CHARS, TOKENS_MOST, USD_MOST
+from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, PERSON_CHARS, TOKENS_MOST, USD_LEAST, USD_MOST
 from perdure.text import one_line
 
 _PERSON_NAME_CHARS = 60
@@ -215,7 +215,7 @@ class Answer(DecisionUpdate):
 
 
 class AddBudget(DecisionUpdate):
-    """More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once."""
+    """More to spend, at any time: dollars (0.01 at least), tokens, wall time. The same `id` twice is counted once."""
 
     id: str = Field(default="", max_length=100)
     usd: float = Field(default=0, ge=0, le=USD_MOST, allow_inf_nan=False)
@@ -223,6 +223,13 @@ class AddBudget(DecisionUpdate):
     time: Duration | None = None
 
     _require_numbers = field_validator("usd", "tokens", mode="before")(require_number)
+
+    @field_validator("usd")
+    @classmethod
+    def _require_least(cls, usd: float) -> float:
+        if 0 < usd < USD_LEAST:
+            raise ValueError(f"is {usd:.15g}, the least is {USD_LEAST}")
+        return usd
 
 
 class Say(UserInputModel):

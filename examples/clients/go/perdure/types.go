@@ -281,7 +281,7 @@ type Answer struct {
 	Answer string `json:"answer"`
 }
 
-// More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once.
+// More to spend, at any time: dollars (0.01 at least), tokens, wall time. The same `id` twice is counted once.
 type AddBudget struct {
 	// what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives
 	Of string `json:"of,omitempty"`

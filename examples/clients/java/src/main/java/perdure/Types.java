@@ -369,7 +369,7 @@ public final class Types {
         public String answer;
     }
 
-    /** More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once. */
+    /** More to spend, at any time: dollars (0.01 at least), tokens, wall time. The same `id` twice is counted once. */
     @JsonIgnoreProperties(ignoreUnknown = true)
     @JsonInclude(JsonInclude.Include.NON_NULL)
     public static class AddBudget {
