@@ -99,9 +99,11 @@ MISSPELT_TYPES = (
     "DELIVERY",
     "Dеlivery",
     "perdure.Delivery",
-    "x" * 900,
+    "Deliverу",
+    "Backlog\t",
 )
-"""Near the types there are, of a letter that looks like another, and long."""
+"""Near the types there are, some with a letter that looks like theirs. A type that is like none may be a later
+version's, and waits for its worker."""
 
 ATTRIBUTES = ("PerdureStatus", "PerdureRepository", "PerdureCostUsd", "PerdureLabels", "PerdureWaiting", "BuildIds")
 
@@ -327,7 +329,11 @@ REQUESTS: dict[type, Any] = {
 }  # fmt: skip
 """The argument with which a running workflow of each type is started."""
 
-CALL = timedelta(seconds=20)
+
+def _call() -> timedelta:
+    """The longest that a call may take."""
+    return timedelta(seconds=patient(20))
+
 
 UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
 """No failure: something came in while a run was about to end, and the server has it look at that first."""
@@ -419,7 +425,7 @@ async def _begin(client: Client, kind: type) -> WorkflowHandle[Any, Any]:
     id = f"fuzz-{uuid.uuid4().hex[:12]}"
     handle = await client.start_workflow(kind.__name__, args=args, id=id, task_queue=TASK_QUEUE)
     with suppress(RPCError):
-        await handle.query("__temporal_workflow_metadata", rpc_timeout=CALL)
+        await handle.query("__temporal_workflow_metadata", rpc_timeout=_call())
     return handle
 
 
@@ -447,7 +453,7 @@ async def _start(client: Client, message: Message) -> WorkflowHandle[Any, Any]:
         operations = [ExecuteMultiOperationRequest.Operation(start_workflow=start), update]
         with suppress(RPCError):  # the update may be refused, and its run goes on
             await service.execute_multi_operation(
-                ExecuteMultiOperationRequest(namespace=client.namespace, operations=operations), timeout=CALL
+                ExecuteMultiOperationRequest(namespace=client.namespace, operations=operations), timeout=_call()
             )
     return client.get_workflow_handle(id)
 
@@ -477,11 +483,11 @@ async def _send(client: Client, id: str, message: Message) -> None:
                 )
             )  # fmt: skip
         case "update":
-            await service.update_workflow_execution(_update_request(client, id, message), timeout=CALL)
+            await service.update_workflow_execution(_update_request(client, id, message), timeout=_call())
         case _:
             query = WorkflowQuery(query_type=message.name, query_args=args, header=header)
             await service.query_workflow(
-                QueryWorkflowRequest(namespace=namespace, execution=execution, query=query), timeout=CALL
+                QueryWorkflowRequest(namespace=namespace, execution=execution, query=query), timeout=_call()
             )
 
 
@@ -503,7 +509,7 @@ async def _problem_of(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
     problem = ""
     try:
         async with asyncio.timeout(patient(40)):
-            await handle.query("__temporal_workflow_metadata", rpc_timeout=CALL)
+            await handle.query("__temporal_workflow_metadata", rpc_timeout=_call())
             with suppress(RPCError):
                 await handle.cancel()
             with suppress(WorkflowFailureError):

@@ -293,7 +293,9 @@ GOOD: dict[str, st.SearchStrategy[Any]] = {
     "plan": st.sampled_from(["Do it", " "]),
     "budget_usd": st.floats(0.01, 100),
     "items": st.lists(
-        st.sampled_from([{"id": "a", "request": "Add sub"}, {"issue": "12"}, {"id": "b"}, {"id": "c", "touches": ["x"]}]),
+        st.sampled_from(
+            [{"id": "a", "request": "Add sub"}, {"issue": "12"}, {"id": "b"}, {"id": "c", "touches": ["x"]}]
+        ),
         max_size=2,
     ),
     "item": st.sampled_from(["a", {"id": "a", "request": "Add sub", "depends_on": ["b"]}, {"id": "a"}]),

@@ -247,7 +247,16 @@ async def test_a_backlog_that_is_started_with_a_state_ends_whatever_the_types_of
     client: Client, fresh: str
 ) -> None:
     """A later run's request is not checked once more, and anybody can start one."""
-    wrong: list[Any] = [5, [], {"repository": 0}, {"gates": 5}, {"labels": [5]}, {"budget_usd": "5"}, {"parallel": {}}]
+    wrong: list[Any] = [
+        5,
+        [],
+        {"repository": 0},
+        {"gates": 5},
+        {"labels": [5]},
+        {"budget_usd": "5"},
+        {"parallel": {}},
+        {"window": "d"},
+    ]
     for number, raw in enumerate([*wrong, {"base": ["x"]}, {"land": 5}, {"window": 5}, {"phases": [5]}]):
         id = f"{fresh}-{number}"
         handle = await client.start_workflow("Backlog", args=[raw, {}], id=id, task_queue=TASK_QUEUE)

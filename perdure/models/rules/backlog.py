@@ -160,10 +160,10 @@ def ignored_fields(existing: BacklogRequest, sent: BacklogRequest) -> tuple[str,
 
 
 def continued_request(raw: Any) -> BacklogRequest:
-    """Return the request of a backlog's later run, without its items, and checked for the types of its fields alone.
+    """Return the request of a backlog's later run, without its items, and checked for the types of its fields and its window.
 
     All else was checked when the first run began, and its items are in the state. Raises InvalidRequest, which names
-    the field, where a type is wrong: anybody can start a run with a state.
+    the field, where that is wrong: anybody can start a run with a state.
     """
     if not isinstance(raw, dict):
         raise InvalidRequest(f"expected one JSON object, got {json_type_name(raw)}")
@@ -172,7 +172,12 @@ def continued_request(raw: Any) -> BacklogRequest:
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_context=False, include_input=False):
             is_number_wrong = problem["msg"].endswith("write a number")  # require_number raises a plain ValueError
-            if is_number_wrong or problem["type"].endswith(("_type", "_parsing", "enum", "literal_error")):
+            is_window_wrong = problem["loc"] == ("window",)  # it is parsed again before the state is verified
+            if (
+                is_number_wrong
+                or is_window_wrong
+                or problem["type"].endswith(("_type", "_parsing", "enum", "literal_error"))
+            ):
                 raise InvalidRequest(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
     listed = {name: tuple(raw.get(name, ())) for name in ("gates", "labels")}
     return BacklogRequest.model_construct(**({"repository": ""} | dict(raw) | listed | {"items": ()}))
