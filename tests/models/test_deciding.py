@@ -331,7 +331,7 @@ def test_an_amount_is_a_number(amount: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("usd", [0.001, 1e-300])
 def test_an_amount_that_no_budget_can_have_is_not_added(usd: float) -> None:
-    with pytest.raises(InvalidRequest, match="the least is 0.01"):
+    with pytest.raises(InvalidRequest, match=r"the least is 0\.01"):
         parse_input(AddBudget, {"usd": usd})
     assert parse_input(AddBudget, {"usd": 0, "tokens": 5}).tokens == 5
 

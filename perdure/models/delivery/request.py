@@ -122,7 +122,8 @@ class DeliveryRequest(UserInputModel):
                         that cannot be told from those that failed on the base make a draft
     labels              put on the pull request, beside those of the settings; a budget may be shared by label. Together
                         at most 1,800 bytes, as JSON in ASCII
-    issue               an open issue of the repository that says what is wanted: "12", "#12" or its address; a number is taken, too
+    issue               an open issue of the repository that says what is wanted: "12", "#12" or its address; a number
+                        is taken, too
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
     spec_version        of this shape: 1

@@ -160,7 +160,8 @@ def ignored_fields(existing: BacklogRequest, sent: BacklogRequest) -> tuple[str,
 
 
 def continued_request(raw: Any) -> BacklogRequest:
-    """Return the request of a backlog's later run, without its items, and checked for the types of its fields and its window.
+    """Return the request of a backlog's later run, without its items, and checked for the types of its fields and for
+    its window.
 
     All else was checked when the first run began, and its items are in the state. Raises InvalidRequest, which names
     the field, where that is wrong: anybody can start a run with a state.
@@ -172,7 +173,7 @@ def continued_request(raw: Any) -> BacklogRequest:
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_context=False, include_input=False):
             is_number_wrong = problem["msg"].endswith("write a number")  # require_number raises a plain ValueError
-            is_window_wrong = problem["loc"] == ("window",)  # it is parsed again before the state is verified
+            is_window_wrong = problem["loc"] == ("window",)  # parsed before the state is verified
             if (
                 is_number_wrong
                 or is_window_wrong
