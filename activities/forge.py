@@ -257,6 +257,7 @@ def _create_pull_request(
         head_sha=work.head,
         base=_pull_request_base(vault.with_keys(host.forges), contract),
         draft=work.draft,
+        draft_reason=work.draft_reason,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,
         attachments=pictures,

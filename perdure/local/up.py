@@ -33,6 +33,9 @@ WORKER_IDLE_EXIT = timedelta(minutes=15)
 
 _POLL_S = 0.05
 
+DOWN_NOTE_S = 5.0
+"""Time between two lines that say what `down` waits for."""
+
 
 async def bring_up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | None = None) -> None:
     """Start server and supervised worker of a home: in the foreground until Ctrl-C ends both, or detached.
@@ -93,13 +96,25 @@ async def bring_down(home: Home, say: Say) -> None:
         record = await _wait_for_supervisor_record(home) if is_locked(places.supervisor_lock) else None
         if record is not None and signal_lock_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
             say(f"ending the worker{record.pid_suffix}: it finishes its turns first")
-            if not await wait_until_released(places.supervisor_lock, limits.WORKER_DRAIN_S + limits.SERVER_STOP_S):
-                raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
+            await _wait_for_worker_end(record, places, say)
         stopped = await stop_server(home)
     if record is not None or stopped:
         say("worker and server are down; deliveries go on with the next perdure up")
     else:
         say("nothing was running")
+
+
+async def _wait_for_worker_end(record: SupervisorRecord, places: Places, say: Say) -> None:
+    """Wait until a supervisor has ended with its worker, and say every DOWN_NOTE_S seconds that it is waited for.
+
+    Raises PerdureError when it has not after WORKER_DRAIN_S + SERVER_STOP_S seconds.
+    """
+    most_s, waited_s = limits.WORKER_DRAIN_S + limits.SERVER_STOP_S, 0.0
+    while not await wait_until_released(places.supervisor_lock, min(DOWN_NOTE_S, most_s - waited_s)):
+        waited_s += DOWN_NOTE_S
+        if waited_s >= most_s:
+            raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
+        say(f"a turn is still at work: {waited_s:.0f} s of at most {most_s:.0f}")
 
 
 @contextlib.contextmanager

@@ -62,6 +62,8 @@ async def test_what_is_ending_is_waited_for_and_then_started_anew(
         ending.cancel()
     again = asyncio.create_task(bring_up(home, True, said.append, command=WORKER))
     await until(lambda: any("waiting for what is ending" in line for line in said), 10)
+    if not interrupted:
+        await until(lambda: any("a turn is still at work: 5 s of at most 90" in line for line in said), 30)
     go.touch()
     await asyncio.gather(ending, again, return_exceptions=interrupted)
     now = read_running_supervisor(home)

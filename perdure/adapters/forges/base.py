@@ -18,6 +18,8 @@ class Proposal:
     """A pull request to be opened: `head` and `base` are branch names on the forge, `head_sha` the commit that `head`
     points at.
 
+    draft_reason why it has to be a draft; empty where a setting alone asks for one: then it is opened as an ordinary
+                 one where the forge has no drafts
     body         ends with a hidden marker that names the delivery: a pull request that carries it is ours to edit
     attachments  files, name → content, that the body shows; a forge without an artifact branch keeps them beside it
     shares_body  where this head has an open pull request of another delivery, what that one wrote in the text stays,
@@ -32,6 +34,7 @@ class Proposal:
     head_sha: str
     base: str
     draft: bool = False
+    draft_reason: str = ""
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     attachments: Mapping[str, bytes] = field(default_factory=dict)

@@ -69,6 +69,8 @@ async def _run_live(perdure: Perdure, overview: Overview, screen: Screen) -> Non
     """Show the live table until q is pressed; carry out each other key for the row that was chosen when it was
     pressed."""
     chosen_id, message = "", ""
+    with screen.console.status("reading what runs"):
+        await overview.rows()
     while True:
         key, row = await _show_until_key(overview, screen, chosen_id, message)
         if key == "q":

@@ -94,9 +94,19 @@ async def test_a_draft_that_should_be_none_any_more_is_said(twin: TwinRepository
 
 async def test_a_plan_without_drafts_is_refused_with_the_way_out(twin: TwinRepository) -> None:
     twin.hub.add_repository("me/plain", source=twin.hub.path("me/calc"), drafts=False)
+    proposal = twin.proposal(draft=True, draft_reason="no test was run")
     with pytest.raises(ForgeRefused, match="does not support draft") as refused:
-        await to_thread(twin.forge(name="me/plain").open_or_update_pull, twin.proposal(draft=True))
+        await to_thread(twin.forge(name="me/plain").open_or_update_pull, proposal)
     assert "[ship]" in refused.value.fix
+
+
+async def test_a_draft_that_only_a_setting_asks_for_is_an_ordinary_one_on_a_plan_without_drafts(
+    twin: TwinRepository,
+) -> None:
+    twin.hub.add_repository("me/plain", source=twin.hub.path("me/calc"), drafts=False)
+    opened = await to_thread(twin.forge(name="me/plain").open_or_update_pull, twin.proposal(draft=True))
+    assert opened.notes == ("this repository has no draft pull requests: it is an ordinary one",)
+    assert [pull["draft"] for pull in twin.hub.pulls("me/plain")] == [False]
 
 
 async def test_people_and_teams_are_asked_once(twin: TwinRepository) -> None:

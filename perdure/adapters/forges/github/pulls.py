@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -89,15 +90,19 @@ def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedP
     does not list it yet, does not see the branch yet, or others keep removing our part of a shared text; ForgeRefused
     when GitHub refuses one for a reason that is known; else what PyGithub raises.
     """
+    notes: tuple[str, ...] = ()
     result = _adopt_existing(repository, proposal)
     if result is None:
         created = _create_pull(repository, proposal)
+        if created is not None and proposal.draft and not created.draft:
+            proposal = replace(proposal, draft=False)
+            notes = ("this repository has no draft pull requests: it is an ordinary one",)
         result = _adopt_existing(repository, proposal, created)
     if result is None:
         raise ForgeUnavailable(
             "GitHub says that the pull request exists, and does not show it yet", where=repository.html_url
         )
-    return result
+    return replace(result, notes=(*result.notes, *notes))
 
 
 def _adopt_existing(
@@ -145,7 +150,8 @@ def _adopt_existing(
 
 
 def _create_pull(repository: Repository, proposal: Proposal) -> Pull | None:
-    """Create the pull request on GitHub and return it; None when GitHub says that there is one already.
+    """Create the pull request on GitHub and return it; None when GitHub says that there is one already. One that only
+    a setting wants as a draft is an ordinary one where the repository has no drafts.
 
     Raises ForgeRefused or ForgeUnavailable for a reason that is known (see _raise_unless_exists), else what PyGithub
     raises.
@@ -159,6 +165,9 @@ def _create_pull(repository: Repository, proposal: Proposal) -> Pull | None:
     except GithubException as error:
         if error.status != 422:
             raise
+        has_drafts = not any("draft" in message.lower() for _, _, message in validation_errors(error.data))
+        if proposal.draft and not proposal.draft_reason and not has_drafts:
+            return _create_pull(repository, replace(proposal, draft=False))
         _raise_unless_exists(error, repository, proposal)
         return None
 
