@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.render.formatting import align_columns, time_ago
+from perdure.render.step_lines import phase_bar
 from perdure.text import format_money, one_line
 
 if TYPE_CHECKING:
@@ -80,9 +81,11 @@ def entry_json(entry: ListEntry, kind: str = "delivery") -> dict[str, Any]:
 
 
 def _status_text(entry: ListEntry) -> str:
+    """Return the status, with how far it has come while it runs (`running ▰▰▱▱▱ build`) and what it waits for."""
     if entry.pending_decision is not None:
         return f"waiting ({entry.waits_for})"
-    return entry.status.replace("_", " ") + (f" ({entry.phase})" if entry.phase and entry.closed is None else "")
+    status = entry.status.replace("_", " ")
+    return f"{status} {phase_bar(entry.phase)}" if entry.phase and entry.closed is None else status
 
 
 def _question_text(entry: ListEntry) -> str:

@@ -347,7 +347,7 @@ def test_the_list_says_what_each_delivery_waits_for() -> None:
     rows = delivery_rows([one("a", asked=PLAN_OF_LISTS), one("b"), one("c", "delivered", closed=NOON)], None, NOON)
     assert [row.partition("  3 d ago")[0].split(maxsplit=1)[1].strip() for row in rows[1:]] == [
         "waiting (plan)",
-        "waiting (build)",
+        "waiting ▰▰▱▱▱ build",
         "delivered",
     ]
     rows = waiting_delivery_rows([one("a", asked=QUESTION), one("b", asked=PLAN_OF_LISTS), one("c")], None, NOON)
