@@ -91,7 +91,13 @@ def branch_names(
             name = f"{name}-{digest(delivery)[:8]}"
             problem = branch_base.unpushable_reason(name)
         if problem:
-            fix = "set [git] branch to a name of its own, such as perdure/{id}; or deliver under another id"
+            examples = (
+                example
+                for example in ("perdure/{id}", "perdure-{id}")  # the latter where a branch is called perdure
+                if not branch_base.unpushable_reason(branch_name(example, delivery, request, issue, where, kind_text))
+            )
+            example = next(examples, "agents/{id}")
+            fix = f"set [git] branch to a name of its own, such as {example}; or deliver under another id"
             raise InvalidRequest(f"git.branch: {problem}", where=where, fix=fix)
         names[kind] = name
     return names
@@ -107,7 +113,7 @@ def likely_branches(template: str, repository: str) -> tuple[str, ...]:
     text, issue = "A request", ForgeIssue(number=1, title="An issue", url="")
     kinds = tuple(map(str, Kind)) if "{kind}" in template else (NO_KIND,)
     text_request = DeliveryRequest(repository=repository, request=text)
-    issue_request = DeliveryRequest(repository=repository, request="", issue=1)
+    issue_request = DeliveryRequest(repository=repository, request="", issue="1")
     names = []
     for kind in kinds:
         names.append(branch_name(template, delivery_id(repository, text, repository), text_request, None, "", kind))

@@ -105,7 +105,7 @@ def settled(vault: Vault, template: str, title: str = "Add sub", delivery: str =
     base, base_sha = vault.fetch()
     ground = BranchBase(vault, remote_heads(vault.url), base, base_sha, delivery)
     issue = ForgeIssue(number=1, title=title, text="", author="eve", url="")
-    request = DeliveryRequest(repository=vault.url, issue=1)
+    request = DeliveryRequest(repository=vault.url, issue="1")
     return branch_names(template, delivery, request, issue, "perdure.toml", ground)
 
 
@@ -130,6 +130,14 @@ def test_a_branch_that_could_not_be_pushed_is_refused_before_anything_is_paid_fo
     with pytest.raises(InvalidRequest, match=re.escape(words)) as refused:
         settled(vault, template)
     assert "perdure/{id}" in refused.value.fix
+
+
+def test_where_a_branch_is_called_perdure_the_advice_is_a_name_that_can_be_pushed(vault: Vault, origin: Path) -> None:
+    git(origin, "branch", "perdure", "main")
+    with pytest.raises(InvalidRequest, match="the remote has a branch perdure, so that") as refused:
+        settled(vault, "perdure/{id}")
+    assert "such as perdure-{id};" in refused.value.fix
+    assert settled(vault, "perdure-{id}") == {"": "perdure-calc-issue-1"}
 
 
 def test_the_default_branch_is_refused_where_another_one_is_the_base(vault: Vault) -> None:
