@@ -36,13 +36,23 @@ uv=$(command -v uv || true)
     die "$python cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"
 
 # What the tools have to say is read only when they fail: pip alone has a hundred lines for some configurations.
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$(mktemp) ticker=
+trap 'rm -f "$log"; [ -z "$ticker" ] || kill "$ticker" 2>/dev/null' EXIT
+trap 'exit 130' INT TERM HUP
 quietly() {
     "$@" >"$log" 2>&1 || {
         cat "$log" >&2
         die "failed: $*"
     }
+}
+
+# On a slow line the download takes minutes: somebody who looks on is told that it goes on.
+tell_time() {
+    seconds=0
+    while sleep 10 >/dev/null 2>&1; do  # what it leaves behind holds no pipe open
+        seconds=$((seconds + 10))
+        echo "perdure: still installing, $seconds s"
+    done
 }
 
 venv=$dir/bin/python
@@ -62,6 +72,8 @@ fi
 installer=pip
 [ -z "$uv" ] || installer=uv
 echo "perdure: installing $(grep -c '==' "$lock") locked packages with $installer"
+tell_time &
+ticker=$!
 if [ -n "$uv" ]; then
     quietly "$uv" pip sync --quiet --python "$venv" --require-hashes --no-build --compile-bytecode "$lock"
 else
@@ -77,4 +89,6 @@ if [ -n "$project" ]; then
             --no-deps --no-build-isolation --no-index -e "$project"
     fi
 fi
+kill "$ticker" 2>/dev/null || true
+ticker=
 echo "perdure: $dir is ready"
