@@ -25,7 +25,7 @@ from perdure.models.backlog.state import (
 from perdure.models.backlog.touches import OVERLAP_STEPS, OverlapCheck
 from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
 from perdure.models.rules import scheduling
-from perdure.models.rules.changes import apply_item_end
+from perdure.models.rules.changes import ITEM_MESSAGE_CHARS, apply_item_end
 from perdure.models.rules.dependencies import (
     Dependencies,
     no_place_reason,
@@ -471,3 +471,13 @@ def test_what_items_paid_together_is_unknown_as_soon_as_that_of_one_is() -> None
     assert state.paid_usd == 0.5
     apply_item_end(state, "b", ended.model_copy(update={"item": "b", "usd": None}), NOON)
     assert state.paid_usd is None
+
+
+def test_an_item_with_nothing_to_do_offers_to_be_skipped() -> None:
+    _, state = backlog({"id": "a"})
+    ended = ItemEnded(item="a", delivery="n/a", run_id="r", status="no_changes", message="nothing changed " + "x" * 400)
+    apply_item_end(state, "a", ended, NOON)
+    assert state.items["a"].phase is ItemPhase.FAILED
+    assert state.items["a"].message.startswith("nothing changed xxx")
+    assert state.items["a"].message.endswith("…: if there is nothing to do, skip lets what depends on it begin")
+    assert len(state.items["a"].message) <= ITEM_MESSAGE_CHARS

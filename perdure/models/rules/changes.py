@@ -14,7 +14,7 @@ from perdure.models.backlog.request import ITEMS_MOST, BacklogItem
 from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, ItemState, ItemWaiting
 from perdure.models.base import json_type_name
 from perdure.models.delivery.decisions import Gate, PendingDecision
-from perdure.models.delivery.result import Reason
+from perdure.models.delivery.result import Reason, Status
 from perdure.models.delivery.state import DeliveryState, GatesState
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
@@ -281,6 +281,9 @@ ITEM_MESSAGE_CHARS = 300
 """Of the message why an item ended: a backlog carries those of a thousand items into its next run."""
 
 
+_SKIP_ADVICE = ": if there is nothing to do, skip lets what depends on it begin"
+
+
 def apply_item_end(
     state: BacklogState, id: str, delivery_end: ItemEnded | DeliveryStatus, now: datetime, *, stacked: bool = False
 ) -> None:
@@ -323,6 +326,8 @@ def apply_item_end(
     elif isinstance(delivery_end, ItemEnded) and delivery_end.already_on_branch:
         item_state.phase, item_state.message = ItemPhase.SKIPPED, message  # what depends on it may begin
     else:
+        if delivery_end.status == Status.NO_CHANGES:
+            message = shorten(message, ITEM_MESSAGE_CHARS - len(_SKIP_ADVICE)) + _SKIP_ADVICE
         item_state.phase, item_state.message = ItemPhase.FAILED, message
         if delivery_end.reason == Reason.FORGE_REFUSED and item_state.landing.seq and not state.hold_reason:
             # The branch is gone, put back or protected: whatever else is built could not land there either. The message
