@@ -196,7 +196,8 @@ class ProgressReporter:
         where = f"{pending.activity}, turn {turn}" if turn else pending.activity
         if pending.died:
             key: tuple[str, ...] = (pending.activity, turn, str(pending.attempt))
-            line = f"{RETRY} worker died in {where}; doing it again"
+            cause = "no sign of the worker (dead, asleep or cut off)" if pending.silent else "worker died"
+            line = f"{RETRY} {cause} in {where}; doing it again"
         else:
             key = (pending.activity, turn, pending.failure)
             line = f"{RETRY} {where}: {one_line(join_error_lines(pending.failure))}; trying again"

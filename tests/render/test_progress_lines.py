@@ -174,6 +174,13 @@ def test_a_death_is_told_each_time_and_once() -> None:
     assert len(teller.new_lines(progress(), [again])) == 1
 
 
+def test_a_worker_that_may_only_have_slept_is_not_called_dead() -> None:
+    timed_out = pending(attempt=2, died=True, silent=True, failure="activity Heartbeat timeout", details={"turn": 3})
+    assert ProgressReporter().new_lines(progress(), [timed_out]) == [
+        "↻ no sign of the worker (dead, asleep or cut off) in implement, turn 3; doing it again"
+    ]
+
+
 def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
     teller = ProgressReporter()
     heard = [

@@ -94,6 +94,7 @@ class PendingActivity:
     details   last heartbeat: small JSON such as {"turn": 3, "doing": "pytest -q"}
     failure   why the last attempt failed, empty when none did
     died      the last attempt ended with its worker: reported by another one, or by the heartbeat's timeout
+    silent    it was the timeout: the worker died with its host, or the host slept or was cut off
     heard     when its worker last sent a heartbeat, or took it; None while nobody has it
     """
 
@@ -103,6 +104,7 @@ class PendingActivity:
     failure: str
     worker: str
     died: bool = False
+    silent: bool = False
     heard: datetime | None = field(default=None, compare=False)
 
 
@@ -293,6 +295,7 @@ async def _pending_activity_of(activity: PendingActivityInfo, converter: DataCon
         failure=failure.message,
         worker=activity.last_worker_identity,
         died=ended_with_worker(failure),
+        silent=failure.HasField("timeout_failure_info"),
         heard=heard.ToDatetime(UTC) if heard is not None else None,
     )
 
