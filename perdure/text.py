@@ -64,6 +64,14 @@ def is_visible(character: str) -> bool:
     return character.isprintable() and _UNSEEN.match(character) is None
 
 
+def reveal(text: str) -> str:
+    """Return a text with the name of every character that a person would not see, or that reorders letters, in its
+    place: `⟨U+202E⟩`. Tabs and newlines stay."""
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(c if c in "\t\n" or is_visible(c) else f"⟨U+{ord(c):04X}⟩" for c in text)
+
+
 def one_line(text: str, limit: int = 200) -> str:
     """Return what a person sees of a text on one line, white space as single spaces, cut to `limit` characters with `…`
     at the end."""

@@ -24,6 +24,7 @@ from perdure.client.server.overview import Overview
 from perdure.models import limits
 from perdure.models.errors import PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
+from perdure.render.formatting import repository_label
 from perdure.render.report.page import report_environment as of_report
 from perdure.text import span, visible
 
@@ -128,6 +129,7 @@ def template_environment() -> Environment:
         "words": lambda text: text.replace("_", " "),
         "web": web_link,
         "whole": editable_text,
+        "repository": repository_label,
     }
     return combined
 
@@ -153,12 +155,14 @@ async def form_text(request: web.Request, name: str) -> str:
 
 def age_text(since: datetime, until: datetime | None = None) -> str:
     """Return how long something took `until` then, such as `1m 49s`; without it how long ago it was: `just now`,
-    `40 s`, `4 min`, `3h 05m`, as coarse as a page that is not sent again every second needs it."""
+    `40 s`, `4 min`, `3h 05m`, `12 d`, as coarse as a page that is not sent again every second needs it."""
     if until is not None:
         return span((until - since).total_seconds())
     seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
     if seconds < 60:
         return f"{seconds // 10 * 10:.0f} s" if seconds >= 10 else "just now"
+    if seconds >= 48 * 3600:
+        return f"{seconds // 86400:.0f} d"
     return f"{seconds // 60:.0f} min" if seconds < 3600 else span(seconds // 60 * 60)
 
 

@@ -29,7 +29,7 @@ from perdure.page.render import (
     static_contents,
     template_environment,
 )
-from perdure.page.views import all_routes, delivery
+from perdure.page.views import all_routes, delivery, inbox, review
 from perdure.page.views.activity import FEED, SharedFeed
 from perdure.text import shorten
 
@@ -94,6 +94,7 @@ def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.A
 
     app = web.Application(middlewares=[check_and_handle], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[delivery.REPORTS] = perdure, guard, {}, {}
+    app[review.CHANGES], app[inbox.UNBLOCK_COUNTS] = {}, inbox.UnblockCounts(perdure)
     app[WEB_UI] = web_ui
     app[OVERVIEW], app[FEED] = Overview(perdure.client), SharedFeed(perdure.client)
     app.on_response_prepare.append(add_security_headers)

@@ -208,6 +208,35 @@ def pending_lines(pending_decision: PendingDecision, id: str) -> list[str]:
     return [*lines, *(_INDENT + command for command in commands_for_decision(pending_decision, id))]
 
 
+def decision_subject(pending_decision: PendingDecision) -> str:
+    """Return what a decision is bound to, as people call it: `commit 0fdf8d0`, `plan 1a2b3c4`; without a hash where
+    there is none to name."""
+    short_target = pending_decision.target.partition("-")[0][:7]
+    match pending_decision.gate:
+        case Gate.PULL_REQUEST | Gate.LANDING:
+            return f"commit {short_target}"
+        case Gate.PLAN | Gate.ITEMS:
+            return f"{pending_decision.gate} {short_target}"
+        case Gate.TESTS:
+            return f"tree {short_target}"
+        case _:
+            return ""
+
+
+def earlier_rejection(decisions: Sequence[DecisionMade], pending_decision: PendingDecision) -> DecisionMade | None:
+    """Return the newest rejection of exactly what is asked about again: the same gate and hash; None where there is
+    none."""
+    sha = pending_decision.target.partition("-")[0]
+    return next(
+        (
+            made
+            for made in reversed(decisions)
+            if (made.gate, made.verdict, made.target.partition("-")[0]) == (pending_decision.gate, "rejected", sha)
+        ),
+        None,
+    )
+
+
 def decision_line(decision: DecisionMade) -> str:
     """Return a decision in one line: `plan 1a2b3c4d approved by ada: as we said`."""
     note = f": {one_line(decision.note, 160)}" if decision.note else ""

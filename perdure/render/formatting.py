@@ -3,6 +3,7 @@ something was. Used by the command line and the other modules of `perdure.render
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,24 @@ def with_tilde(path: Path) -> str:
     """Return a path as text, with `~` for the home directory when it lies below that, else as it is."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+
+
+def repository_label(repository: str) -> str:
+    """Return a repository as people call it: a path as its folder's name, an address without scheme, user and `.git`,
+    GitHub's as `owner/name`."""
+    path = repository.rstrip("/\\").removesuffix(".git")
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme != "file":
+        address = rest.rpartition("@")[2]
+    elif not separator and (match := _SCP.match(path)) is not None:
+        address = f"{match[1]}/{path[match.end() :]}"
+    else:
+        return path.replace("\\", "/").rpartition("/")[2] or repository
+    return address.removeprefix("github.com/")
+
+
+_SCP = re.compile(r"(?:[^/@]+@)?([^/:@]{2,}):")
+"""The host of git's short form `git@github.com:owner/name`."""
 
 
 REPORT_TEXT_CHARS = 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote, urljoin
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
@@ -52,6 +53,17 @@ async def looking(browser: Browser, served: Served, **context: Any) -> AsyncIter
     assert not wrong, wrong
 
 
-def card(page: Page, id: str) -> Any:
-    """The card of one delivery that waits."""
-    return page.get_by_role("article").filter(has=page.get_by_role("link", name=id, exact=True))
+def question(page: Page, id: str) -> Any:
+    """The line of the inbox about one delivery that waits: a link to its review."""
+    return page.locator(f'.question a[href="/deliveries/{quote(id, safe="")}/decide"]')
+
+
+async def open_review(page: Page, id: str) -> Any:
+    """Open a question from the inbox, wherever the page is, and return the bar in which it is decided."""
+    inbox = urljoin(page.url, "/")
+    if page.url.partition("?")[0] != inbox:
+        await page.goto(inbox)
+    await question(page, id).click()
+    bar = page.get_by_role("form", name="Decision")
+    await expect(bar).to_be_visible()
+    return bar

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from browsing import PATIENCE_MS, card, chromium, looking
+from browsing import PATIENCE_MS, chromium, looking, open_review, question
 from playwright.async_api import Browser, Page, expect
 from temporalio.client import Client
 from visitors import PLAN, stands_waiting
@@ -57,30 +57,28 @@ async def client_of(home: Home) -> Client:
     return await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
 
 
-async def test_typed_words_focus_and_open_parts_survive_updates_and_are_gone_with_what_they_were_for(
+async def test_a_line_that_has_the_keyboard_keeps_it_while_others_come_and_leads_to_what_is_asked_now(
     desk: Desk,
 ) -> None:
     await stands_waiting(desk.client, "typed", PLAN)
     async with looking(desk.browser, desk.page) as page:
-        mine = card(page, "typed")
-        await mine.get_by_text("Reject, with words").click()
-        box = mine.get_by_label("Say why, and what instead")
-        await box.fill("half a sen")
+        await question(page, "typed").focus()
         await stands_waiting(desk.client, "another", PLAN)
-        await expect(card(page, "another")).to_be_visible()
-        await expect(box).to_be_focused()
-        await page.keyboard.type("tence")
-        await expect(box).to_have_value("half a sentence")
+        await expect(question(page, "another")).to_be_visible()
+        await expect(question(page, "typed")).to_be_focused()
+        old = await open_review(page, "typed")
+        await old.get_by_label("Comment").fill("words for the old plan")
 
         handle = desk.client.get_workflow_handle("typed")
         await handle.terminate()
         await stands_waiting(
             desk.client, "typed", PLAN.model_copy(update={"target": "99999999", "summary": "the next plan"})
         )
-        await expect(mine.get_by_text("the next plan")).to_be_visible()
-        await mine.get_by_text("Reject, with words").click()
-        await expect(mine.get_by_label("Say why, and what instead")).to_have_value("")
-        await expect(mine.locator("input[name=of]").first).to_have_value("99999999")
+        await page.goto(desk.page.url)
+        await expect(question(page, "typed").get_by_text("the next plan")).to_be_visible()
+        bar = await open_review(page, "typed")
+        await expect(bar.get_by_label("Comment")).to_have_value("")
+        await expect(bar.locator("input[name=of]")).to_have_value("99999999")
 
 
 async def test_whatever_an_agent_or_an_issue_says_is_shown_as_text(desk: Desk) -> None:
@@ -94,35 +92,54 @@ async def test_whatever_an_agent_or_an_issue_says_is_shown_as_text(desk: Desk) -
     await stands_waiting(desk.client, f"runs-{EVIL}", None, **told)
     await stands_waiting(desk.client, f"held-{EVIL}", None, **told | {"PerdureStatus": "waiting"})
     async with looking(desk.browser, desk.page) as page:
-        await expect(page.get_by_role("article").filter(has_text="What of").get_by_text(EVIL).first).to_be_visible()
+        await expect(page.locator(".question").filter(has_text="What of").get_by_text(EVIL).first).to_be_visible()
         await expect(page.locator("#inbox .words").get_by_text(EVIL).first).to_be_visible()
         await expect(page.locator(".change").get_by_text(EVIL).first).to_be_visible()
         await page.reload()
         assert await page.locator("main script, main img, main [onerror]").count() == 0
         links = await page.eval_on_selector_all("main a", "all => all.map(one => one.getAttribute('href'))")
         assert all(link.startswith(("/deliveries/", "/backlogs/")) for link in links), links
-        link = page.get_by_role("link", name=id[:40]).first
-        assert (await link.get_attribute("href") or "").count("/") == 2
+        link = page.locator(".question a").filter(has_text=id[:40]).first
+        assert (await link.get_attribute("href") or "").count("/") == 3
         await link.click()
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        await expect(page.get_by_label("two")).to_be_visible()
         assert await page.locator("main script, main img[src=x], main [onerror]").count() == 0
 
 
-async def test_with_the_keyboard_alone_a_decision_is_taken(desk: Desk) -> None:
+async def test_with_the_keyboard_alone_one_question_after_the_other_is_decided(desk: Desk) -> None:
     await stands_waiting(desk.client, "keys", PLAN)
+    await stands_waiting(desk.client, "keys-2", PLAN)
     async with looking(desk.browser, desk.page) as page:
-        await expect(card(page, "keys")).to_be_visible()
-        await page.reload()
+        await expect(question(page, "keys-2")).to_be_visible()
         await page.keyboard.press("Tab")
         await expect(page.get_by_role("link", name="To the content")).to_be_focused()
-        await page.keyboard.press("Enter")
-        wanted = card(page, "keys").get_by_role("button", name="Approve")
-        for _ in range(60):
-            await page.keyboard.press("Tab")
-            if await wanted.evaluate("one => one === document.activeElement"):
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        await page.keyboard.press("Escape")
+        for _ in range(30):
+            await page.keyboard.press("j")
+            if await question(page, "keys").evaluate("one => one === document.activeElement"):
                 break
+        await page.keyboard.press("j")
+        await page.keyboard.press("k")
+        await expect(question(page, "keys")).to_be_focused()
+        await page.keyboard.press("o")
+        await expect(page.get_by_role("form", name="Decision")).to_be_visible()
+        await page.keyboard.press("r")
+        await expect(page.get_by_label("Comment")).to_be_focused()
+        await page.keyboard.type("joking a? no")
+        await expect(page.get_by_label("Comment")).to_have_value("joking a? no")
+        await page.get_by_role("heading", level=1).click()
+        await page.keyboard.press("a")
+        await expect(page.get_by_role("button", name="Approve plan 1a2b3c4")).to_be_focused()
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status").filter(has_text="keys: recorded, not yet read")).to_be_visible()
+        offered = page.locator(".next a")
+        await expect(offered).to_be_focused()
+        assert await offered.get_attribute("href") != "/deliveries/keys/decide"
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("form", name="Decision")).to_be_visible()
     sent = [event async for event in desk.client.get_workflow_handle("keys").fetch_history_events()]
     assert any(event.HasField("workflow_execution_signaled_event_attributes") for event in sent)
 
@@ -130,19 +147,20 @@ async def test_with_the_keyboard_alone_a_decision_is_taken(desk: Desk) -> None:
 async def test_without_scripts_the_page_is_whole_and_its_forms_work(desk: Desk) -> None:
     await stands_waiting(desk.client, "plain", PLAN)
     async with looking(desk.browser, desk.page, java_script_enabled=False) as page:
-        mine = card(page, "plain")
         await until_listed(page, "plain")
-        await mine.get_by_text("Reject, with words").click()
-        await mine.get_by_label("Say why, and what instead").fill("not like this")
-        await mine.get_by_role("button", name="Reject").click()
+        bar = await open_review(page, "plain")
+        await bar.get_by_role("button", name="Reject").click()
+        await expect(page.get_by_role("alert")).to_contain_text("say why")
+        bar = await open_review(page, "plain")
+        await bar.get_by_label("Comment").fill("not like this")
+        await bar.get_by_role("button", name="Reject").click()
         await expect(page.get_by_role("status").filter(has_text="plain: recorded, not yet read")).to_be_visible()
-        await mine.get_by_text("View or edit plan").count()
 
 
 async def until_listed(page: Page, id: str) -> None:
     """A person without scripts asks for the page again."""
     for _ in range(int(PATIENCE_MS / 500)):
-        if await card(page, id).count():
+        if await question(page, id).count():
             return
         await asyncio.sleep(0.5)
         await page.reload()
@@ -166,7 +184,13 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
         await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", **words)
     async with looking(desk.browser, desk.page, viewport=TELEPHONE, color_scheme=scheme, bypass_csp=True) as page:
         await expect(page.get_by_role("link", name=f"axe-runs-{scheme}")).to_be_visible()
-        for path in ("/", f"/deliveries/axe-question-{scheme}/decide", "/no-such-page"):
+        for path in (
+            "/",
+            f"/deliveries/axe-question-{scheme}/decide",
+            f"/deliveries/axe-budget-{scheme}/decide",
+            f"/deliveries/axe-plan-{scheme}/decide",
+            "/no-such-page",
+        ):
             await page.goto(desk.page.url + path)
             await page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true })")
             width = await page.evaluate("() => document.documentElement.scrollWidth")
@@ -181,7 +205,7 @@ async def test_two_looks_at_what_waits_add_no_event_to_it(desk: Desk) -> None:
     handle = desk.client.get_workflow_handle("asleep")
     before = (await handle.describe()).raw_description.workflow_execution_info.history_length
     async with looking(desk.browser, desk.page) as page:
-        await expect(card(page, "asleep")).to_be_visible()
+        await expect(question(page, "asleep")).to_be_visible()
         await asyncio.sleep(3)
     after = (await handle.describe()).raw_description.workflow_execution_info.history_length
     assert after == before
@@ -200,7 +224,7 @@ async def test_a_page_that_is_started_again_is_found_again_by_who_has_it_open(de
             assert again.url == first.url
             await expect(cut).to_be_hidden()
             await stands_waiting(desk.client, "afterwards", PLAN)
-            await expect(card(page, "afterwards")).to_be_visible()
+            await expect(question(page, "afterwards")).to_be_visible()
 
 
 async def test_a_server_restarted_under_the_page_is_said_and_then_what_happened_meanwhile_is_shown(
@@ -216,14 +240,14 @@ async def test_a_server_restarted_under_the_page_is_said_and_then_what_happened_
             serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=18800)) as served,
             looking(desk.browser, served) as page,
         ):
-            await expect(card(page, "before")).to_be_visible()
+            await expect(question(page, "before")).to_be_visible()
             await stop_server(home)
             await expect(page.get_by_text("Temporal does not answer")).to_be_visible()
-            await expect(card(page, "before")).to_be_visible()
+            await expect(question(page, "before")).to_be_visible()
             await ensure_server(home, say=lambda _: None)
             await stands_waiting(await client_of(home), "meanwhile", PLAN)
-            await expect(card(page, "meanwhile")).to_be_visible()
+            await expect(question(page, "meanwhile")).to_be_visible()
             await expect(page.get_by_text("Temporal does not answer")).to_be_hidden()
-            await expect(card(page, "before")).to_be_visible()
+            await expect(question(page, "before")).to_be_visible()
     finally:
         await stop_server(home)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
-from browsing import card, chromium, looking
+from browsing import chromium, looking, open_review
 from playwright.async_api import Page, expect
 from visitors import Visitor, visiting
 
@@ -46,9 +47,9 @@ async def asked(engine: Engine, not_key: str) -> PendingDecision | None:
 
 
 async def stands_for(page: Page, of: str) -> bool:
-    """A person without scripts asks for the page again."""
-    await page.reload()
-    names = card(page, "calc-sub").locator("input[name=of]")
+    """Open the review of the delivery; True where it is about this."""
+    await page.goto(urljoin(page.url, "/deliveries/calc-sub/decide"))
+    names = page.locator(".decision-bar input[name=of]")
     return bool(await names.count()) and await names.first.input_value() == of
 
 
@@ -72,49 +73,52 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
     ):
         engine.worker()
         submitted = await engine.submit(origin, gates=["plan", "pull_request"], budget_usd=CENT)
-        mine, hers = card(ada, "calc-sub"), card(grace, "calc-sub")
         taken: list[str] = []
         key = ""
         while (now := await until(lambda key=key: asked(engine, key), timeout=120)).target:  # type: ignore[misc]
             key = now.key
-            await expect(mine.locator("input[name=of]").first).to_have_value(now.target)
+            if now.gate == "plan" and "edited" in taken:
+                continue  # the edited one, in the moment before its approval was counted
+            await until(lambda of=now.target: stands_for(ada, of))  # type: ignore[misc]
+            bar = await open_review(ada, "calc-sub")
+            await expect(bar.locator("input[name=of]")).to_have_value(now.target)
             match now.gate:
                 case "budget":
                     taken.append("raised")
-                    await mine.get_by_label("Dollars more").fill("5")
-                    await mine.get_by_role("button", name="Raise the budget").click()
+                    await bar.get_by_label("Dollars more").fill("5")
+                    await bar.get_by_role("button", name="Raise the budget").click()
                     await said(ada, "calc-sub: added $5")
                 case "plan" if "rejected" not in taken:
                     taken.append("rejected")
                     await until(lambda of=now.target: stands_for(grace, of))  # type: ignore[misc]
-                    await mine.get_by_text("Reject, with words").click()
-                    await mine.get_by_label("Say why, and what instead").fill("with types, please")
-                    await mine.get_by_role("button", name="Reject").click()
+                    await bar.get_by_role("button", name=f"Reject plan {now.target[:7]}").click()
+                    comment = bar.get_by_label("Comment")
+                    await expect(comment).to_be_focused()
+                    await comment.fill("with types, please")
+                    await bar.get_by_role("button", name=f"Reject plan {now.target[:7]}").click()
                     await said(ada, "calc-sub: rejected: plan")
-                    await hers.get_by_role("button", name="Approve").click()
+                    await grace.get_by_role("button", name=f"Approve plan {now.target[:7]}").click()
                     await expect(grace.get_by_role("alert")).to_contain_text("decided before, otherwise: rejected")
-                case "plan" if "edited" not in taken:
+                case "plan":
                     assert "typed" in now.summary
                     taken.append("edited")
-                    await mine.get_by_text("View or edit plan").click()
-                    plan = mine.get_by_label("The plan as text")
+                    await ada.get_by_text("Edit plan").click()
+                    plan = ada.get_by_label("The plan as text")
                     text = await plan.input_value()
                     assert "title: Add typed sub" in text
                     await plan.fill(text.replace("title: Add typed sub", "title: Add sub as edited"))
-                    await mine.get_by_role("button", name="Approve as edited").click()
+                    await ada.get_by_role("button", name="Approve as edited").click()
                     await said(ada, "calc-sub: approved: plan")
-                case "plan":
-                    pass  # the edited one, in the moment before its approval was counted
                 case "question":
                     taken.append("answered")
-                    await mine.get_by_label(TOLD).check()
-                    await mine.get_by_role("button", name="Answer").click()
+                    await bar.get_by_label(TOLD).check()
+                    await bar.get_by_role("button", name="Answer").click()
                     await said(ada, "calc-sub: answered")
                 case "pull_request":
                     taken.append("approved")
-                    await mine.get_by_text("View change").click()
-                    await expect(mine.get_by_text("calc.py")).to_be_visible()
-                    await mine.get_by_role("button", name="Approve").click()
+                    file = ada.locator(".file").filter(has_text="calc.py")
+                    await expect(file.locator(".added", has_text="def sub")).to_be_visible()
+                    await bar.get_by_role("button", name=f"Approve commit {now.target[:7]}").click()
                     await said(ada, "calc-sub: approved: pull request")
         assert {*taken} == {"raised", "rejected", "edited", "answered", "approved"}, taken
         result = await finished(submitted, engine)
@@ -122,7 +126,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
         assert result.pull_request is not None
         assert result.pull_request.title == "feat: add sub as edited"
         assert [made.by for made in result.decisions if made.gate == "pull_request"] == [login_name()]
-        await expect(ada.locator("#lane-ended").get_by_text("calc-sub")).to_be_visible()
+        await expect(ada.locator("#lane-ended").get_by_text("Add sub")).to_be_visible()
 
 
 @pytest.mark.timeout(240)
@@ -136,7 +140,7 @@ async def test_a_worker_that_is_killed_is_seen_to_be_silent_and_the_next_to_go_o
     ):
         engine.worker()
         submitted = await engine.submit(origin, **BUILT)
-        row = ada.locator("#lane-build li").filter(has_text="calc-sub")
+        row = ada.locator("#lane-build li").filter(has_text="Add sub")
         await expect(row).to_contain_text("worker alive")
         await expect(row).to_contain_text("sleep 90")
         engine.kill_workers()
@@ -145,7 +149,7 @@ async def test_a_worker_that_is_killed_is_seen_to_be_silent_and_the_next_to_go_o
         await expect(row).to_contain_text("attempt 2")
         await expect(row).to_contain_text("worker alive")
         await submitted.delivery.cancel()
-        await expect(ada.locator("#lane-ended").get_by_text("calc-sub")).to_be_visible()
+        await expect(ada.locator("#lane-ended").get_by_text("Add sub")).to_be_visible()
 
 
 ROUNDS = 6
@@ -206,12 +210,11 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
 
         waits = await until(lambda: asked_of_two(engine, ids[-1]), timeout=120)
         async with looking(browser, page) as mine, looking(browser, page) as hers:
-            for person in (mine, hers):
-                await card(person, ids[-1]).get_by_text("Reject, with words").click()
-                await card(person, ids[-1]).get_by_label("Say why, and what instead").fill("with types, please")
+            bars = [await open_review(person, ids[-1]) for person in (mine, hers)]
+            await bars[1].get_by_label("Comment").fill("with types, please")
             await asyncio.gather(
-                card(mine, ids[-1]).get_by_role("button", name="Approve").click(),
-                card(hers, ids[-1]).get_by_role("button", name="Reject").click(),
+                bars[0].get_by_role("button", name="Approve").click(),
+                bars[1].get_by_role("button", name="Reject").click(),
             )
             said = [person.get_by_role("status").filter(has_text=WON) for person in (mine, hers)]
             refused = [person.get_by_role("alert").filter(has_text=LOST) for person in (mine, hers)]

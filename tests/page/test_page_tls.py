@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from browsing import card, chromium, looking
+from browsing import chromium, looking, open_review, question
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,10 +63,10 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 
 async def decides_and_sees_what_comes(page: Browsed, client: Client) -> None:
-    await expect(card(page, "first")).to_be_visible()
+    await expect(question(page, "first")).to_be_visible()
     await stands_waiting(client, "second", PLAN)
-    await expect(card(page, "second")).to_be_visible()  # not asked for: it came
-    await card(page, "first").get_by_role("button", name="Approve").click()
+    await expect(question(page, "second")).to_be_visible()  # not asked for: it came
+    await (await open_review(page, "first")).get_by_role("button", name="Approve").click()
     await expect(page.get_by_role("status").filter(has_text="first: recorded, not yet read")).to_be_visible()
     (cookie,) = [one for one in await page.context.cookies() if one.get("name", "").startswith("perdure-")]
     assert (cookie.get("secure"), cookie.get("httpOnly")) == (True, True)

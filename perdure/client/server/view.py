@@ -33,6 +33,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, WAITING
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.webui.captions import parse_waiting
+from perdure.models.webui.details import unescape_line
 from perdure.text import shorten
 
 RESUME = "resume"
@@ -117,6 +118,7 @@ class RunDescription:
     resume            what a retry goes on from, of a delivery that ended without delivering
     events            of its run's history, so far
     begins            when it begins, where that is still to come: after a start delay, or by a cron schedule
+    title             the beginning of its request in one line, as it was started; empty where its starter gave none
     """
 
     status: WorkflowExecutionStatus
@@ -129,6 +131,7 @@ class RunDescription:
     outcome: str = ""
     events: int = 0
     begins: datetime | None = None
+    title: str = ""
 
     @property
     def running(self) -> bool:
@@ -199,7 +202,17 @@ async def describe_run(execution: WorkflowExecutionDescription) -> RunDescriptio
         outcome=list_entry_of(execution).status,
         events=execution.history_length,
         begins=_begin_time(execution),
+        title=await read_title(execution),
     )
+
+
+async def read_title(execution: WorkflowExecutionDescription) -> str:
+    """Return the beginning of a run's request in one line, from the summary it was started with; empty where it has
+    none, or nobody here can decode it."""
+    try:
+        return unescape_line(await execution.static_summary() or "")
+    except (ValueError, RuntimeError):
+        return ""
 
 
 def _begin_time(execution: WorkflowExecutionDescription) -> datetime | None:

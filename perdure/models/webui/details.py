@@ -37,6 +37,11 @@ def escape_line(text: str, limit: int) -> str:
     return _FRACTION.sub("&#47;", _MARKUP.sub(lambda match: "\\" + match[0], one_line(text, limit)))
 
 
+def unescape_line(text: str) -> str:
+    """Return the plain text of a line that `escape_line` escaped."""
+    return re.sub(r"\\(.)", r"\1", text.replace("&#47;", "/"))
+
+
 def code_span(name: str, limit: int = 300) -> str:
     """Return a name as a Markdown code span, without characters that could end it (Git allows a backtick in a branch),
     cut to `limit` characters."""

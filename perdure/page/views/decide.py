@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -13,10 +12,10 @@ from perdure.client.delivery.decisions import wait_for_next_decision
 from perdure.client.yaml_files import fetch_editable_plan, is_blank, parse_plan
 from perdure.local.connect import not_received_message
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.models.errors import BadInput, PerdureError
+from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
 from perdure.page.render import delivery_of, path_part, person_of, redirect_with_message, render
-from perdure.render.decision_lines import explain_invalid_answer, pending_details, resolve_answer
+from perdure.render.decision_lines import explain_invalid_answer, resolve_answer
 from perdure.text import one_line, shorten
 
 Fields = dict[str, str]
@@ -24,35 +23,12 @@ Fields = dict[str, str]
 
 def routes() -> list[web.RouteDef]:
     """Return the routes of this view."""
-    return [
-        web.get("/deliveries/{id}/decide", show_decision),
-        web.post("/deliveries/{id}/decide/{update}", post_decision),
-    ]
-
-
-async def show_decision(request: web.Request) -> web.Response:
-    """Render all of what a delivery waits for, with every way to decide; as a fragment when a card of the inbox asks
-    for it.
-
-    A plan that can be edited is read for that; why it cannot be read is said in its place. Raises NotCounted when
-    nothing waits, and BadInput when the delivery has ended or does not exist.
-    """
-    delivery = delivery_of(request)
-    pending_decision = await delivery.waits_for()
-    edit, reason = "", ""
-    if "edit_plan" in pending_decision.options:
-        try:
-            edit, *_ = await fetch_editable_plan(delivery)
-        except PerdureError as error:
-            reason = error.what
-    fragment = request.headers.get("HX-Request") == "true"
-    template = "asked.html" if fragment else "decide.html"
-    lines = await pending_details(delivery, pending_decision)
-    return render(request, template, id=delivery.id, asked=pending_decision, lines=lines, edit=edit, why=reason)
+    return [web.post("/deliveries/{id}/decide/{update}", post_decision)]
 
 
 async def post_decision(request: web.Request) -> web.Response:
-    """Send the decision of a posted form to the delivery, and redirect to the form's page with the reply.
+    """Send the decision of a posted form to the delivery, and redirect with the reply to the inbox, which offers the
+    next question.
 
     When it does not count, answers with a page that shows why and what was typed: 409 when the delivery refuses it,
     else 400, also for a form that does not say what it decides. Answers 404 for an unknown update.
@@ -71,7 +47,7 @@ async def post_decision(request: web.Request) -> web.Response:
         return _render_refusal(request, error, fields)
     message = reply.message if reply.received else not_received_message()
     return redirect_with_message(
-        request, _page_of_form(request, delivery.id), f"{delivery.id}: {one_line(message, 300)}"
+        request, f"/?after={path_part(delivery.id)}", f"{delivery.id}: {one_line(message, 300)}"
     )
 
 
@@ -81,7 +57,7 @@ async def _send_approval(delivery: Delivery, target: str, fields: Fields, by: st
 
 async def _send_rejection(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
     if not fields.get("note", "").strip():
-        raise BadInput("say why: planning or fixing goes on with it", where="note", fix="write it beside Reject")
+        raise BadInput("say why: planning or fixing goes on with it", where="note", fix="write it in the comment")
     return await delivery.reject(fields["note"], target, by=by)
 
 
@@ -189,9 +165,3 @@ def _render_refusal(request: web.Request, error: BadInput, fields: Fields | None
     typed = next((fields[name] for name in ("note", "answer", "plan", "text") if fields and fields.get(name)), "")
     status = 409 if isinstance(error, NotCounted) else 400
     return render(request, "error.html", status=status, what=error.what, where=error.where, fix=error.fix, typed=typed)
-
-
-def _page_of_form(request: web.Request, id: str) -> str:
-    """Return the path of the delivery's page where the form stood there, else of the inbox."""
-    its = f"/deliveries/{path_part(id)}"
-    return its if urlsplit(request.headers.get("Referer", "")).path == its else "/"

@@ -147,7 +147,7 @@ async def _form_overrides(request: web.Request) -> tuple[str, str]:
 
 async def _template_values(request: web.Request, delivery: Delivery, seen: RunDescription) -> dict[str, Any]:
     """Read the delivery's report and return the values of the template, with links to its screenshots."""
-    report, places = await _report_and_places(request, delivery, seen)
+    report, places = await read_report(request, delivery, seen)
     shots = report.screenshots.pictures if report.screenshots else ()
     pictures = {
         shot.artifact: f"/deliveries/{path_part(delivery.id)}/pictures/{shot.artifact}"
@@ -162,7 +162,7 @@ async def _template_values(request: web.Request, delivery: Delivery, seen: RunDe
     }
 
 
-async def _report_and_places(
+async def read_report(
     request: web.Request, delivery: Delivery, seen: RunDescription
 ) -> tuple[DeliveryReport, list[str]]:
     """Read all that can be read of the delivery; return (its report, the places of its turns such as `implement:4`).

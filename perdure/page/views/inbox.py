@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 from aiohttp import web
 from temporalio.service import RPCError
 
+from perdure.client import Perdure
 from perdure.client.server.overview import OverviewRow
 from perdure.client.server.view import escape_filter_value, list_newest
 from perdure.models.delivery.result import Status
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import DELIVERY_WORKFLOW
 from perdure.models.phases import Phase
 from perdure.page.render import age_text, overview_of, path_part, perdure_of, render, stream_part
@@ -22,6 +26,9 @@ _FRESH_S, _PATIENCE_S = 2.0, 0.025
 """The greatest age of rows as the page is opened, and the time it waits for a newer look: one at hundreds of deliveries
 takes a tenth of a second and more, and the live part gets it as soon as it is there."""
 
+COUNTS_EVERY_S = 20.0
+"""Pause between two questions to one backlog, whose workflow answers them."""
+
 _ENDED = "ended"
 _LANES = (*(phase.value for phase in Phase), "backlogs", "beginning", _ENDED)
 
@@ -30,10 +37,47 @@ def routes() -> list[web.RouteDef]:
     return [web.get("/", show_inbox), web.get("/live/inbox", stream_inbox), web.get("/history", show_history)]
 
 
+class UnblockCounts:
+    """The number of items that each waiting delivery of a backlog holds up, read from the backlogs in the background.
+
+    A backlog is asked at most once in COUNTS_EVERY_S, and only while somebody looks.
+    """
+
+    def __init__(self, perdure: Perdure) -> None:
+        self._perdure = perdure
+        self._counts: dict[str, tuple[float, dict[str, int]]] = {}
+        self._read_task: asyncio.Task[None] | None = None
+
+    def known(self, rows: Sequence[OverviewRow]) -> dict[str, int]:
+        """Return the known numbers by delivery, without zeros, and begin to read what is old or not known."""
+        parents = {row.parent for row in rows if row.waits and row.parent}
+        self._counts = {parent: self._counts[parent] for parent in parents if parent in self._counts}
+        is_old = time.monotonic() - COUNTS_EVERY_S
+        due = [parent for parent in parents if parent not in self._counts or self._counts[parent][0] < is_old]
+        if due and (self._read_task is None or self._read_task.done()):
+            self._read_task = asyncio.create_task(self._read(due))
+        return {id: count for _, counts in self._counts.values() for id, count in counts.items() if count}
+
+    async def _read(self, parents: Sequence[str]) -> None:
+        """Read the counts of these backlogs; what does not answer, or is no backlog, has none until the next time."""
+        for parent in parents:
+            counts = dict[str, int]()
+            with suppress(PerdureError, RPCError, TimeoutError):
+                progress = await self._perdure.backlog(parent).progress(once=True)
+                counts = {view.delivery: view.unblocks for view in progress.items if view.delivery}
+            self._counts[parent] = time.monotonic(), counts
+
+
+UNBLOCK_COUNTS: web.AppKey[UnblockCounts] = web.AppKey("unblock_counts")
+
+
 async def show_inbox(request: web.Request) -> web.StreamResponse:
+    """Render the inbox and the board; after a decision (`?after=ID`) with a link to the next question."""
     overview = overview_of(request)
     rows = await overview.rows(_FRESH_S, _PATIENCE_S)
-    return render(request, "inbox.html", **_template_values(rows, overview.trouble))
+    decided = request.query.get("after", "")
+    next_row = next((row for row in rows if row.waits and row.id != decided), None) if decided else None
+    return render(request, "inbox.html", next=next_row, **_template_values(request, rows))
 
 
 async def stream_inbox(request: web.Request) -> web.StreamResponse:
@@ -42,20 +86,22 @@ async def stream_inbox(request: web.Request) -> web.StreamResponse:
 
     async def look() -> tuple[object, Sequence[OverviewRow]]:
         rows = await overview.rows()
-        return (rows, overview.trouble, _changing_texts(rows)), rows
+        counts = request.app[UNBLOCK_COUNTS].known(rows)
+        return (rows, overview.trouble, _changing_texts(rows), counts), rows
 
     async def values(rows: Sequence[OverviewRow]) -> dict[str, Any]:
-        return _template_values(rows, overview.trouble)
+        return _template_values(request, rows)
 
     return await stream_part(request, "inbox_live.html", look, values)
 
 
-def _template_values(rows: Sequence[OverviewRow], trouble: str) -> dict[str, Any]:
-    """Return the values of the template: what waits, the lanes of the board, and the functions that a card calls."""
+def _template_values(request: web.Request, rows: Sequence[OverviewRow]) -> dict[str, Any]:
+    """Return the values of the template: what waits, the lanes of the board, and the functions that a row calls."""
     return {
         "waiting": [row for row in rows if row.waits],
         "lanes": group_by_lane(rows),
-        "trouble": trouble,
+        "trouble": overview_of(request).trouble,
+        "unblocks": request.app[UNBLOCK_COUNTS].known(rows),
         "anchor": anchor_of,
         "link": path_of,
         "worker": worker_text,

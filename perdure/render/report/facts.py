@@ -71,6 +71,7 @@ class DeliveryReport(BaseModel):
     began       when each of `steps` began, more exactly than they say; None where history does not have it
     diff        against the base, its beginning where it is long
     pictures    PNG by SHA-256; not in the JSON form
+    written_plan  the plan or items as they are stored, or somebody's own words; not in the JSON form
     untold      who was not told what it waited for or how it ended, and why
     unread      what could not be read and why, one sentence each
     """
@@ -105,6 +106,7 @@ class DeliveryReport(BaseModel):
     deaths: tuple[WorkerDeath, ...] = ()
     waits: tuple[ReportWait, ...] = ()
     plan: Plan | None = None
+    written_plan: str = Field(default="", exclude=True)
     test_report: TestReport | None = None
     reviewed: Review | None = None
     findings: Findings | None = None

@@ -16,6 +16,7 @@ from perdure.client import Delivery, RunDescription
 from perdure.client.history.fold import ActivityRecord, DeliveryHistory
 from perdure.client.history.state import progress_from, request_of, state_of, steps_so_far, turn_result_of
 from perdure.client.server.calls import HostRefused, HostSilent
+from perdure.models.base import read_as
 from perdure.models.checks.report import Findings, Review, Screenshots, TestReport
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import DeliveryResult, StepRecord
@@ -29,6 +30,9 @@ from perdure.text import shorten
 
 REPORT_DIFF_CHARS = 400_000
 """Characters of the change in a report: 10,000 lines, which is more than anybody reads on one page."""
+
+DIFF_CUT_NOTE = "\n… and more: perdure diff shows all of it\n"
+"""The end of a change in a report that does not hold all of it."""
 
 REPORT_PICTURES_BYTES = 24_000_000
 """Bytes of all screenshots in one page, before base64: mail takes it, and browsers open it without a pause."""
@@ -78,6 +82,11 @@ class HostReader:
             self._problems.append(f"{what}: written by a release that this one does not know")
             return None
 
+    async def read_text(self, sha256: str, what: str) -> str:
+        """Read an artifact as text; empty where the hash is empty, or it cannot be read, which is noted in `unread`."""
+        data = await self._read_artifact(sha256, what) if sha256 else None
+        return data.decode(errors="replace") if data is not None else ""
+
     async def read_pictures(self, shots: Screenshots) -> dict[str, bytes]:
         """Read the screenshots and return them as PNG by SHA-256.
 
@@ -113,7 +122,7 @@ class HostReader:
             if page.next is None:
                 return text
             offset = page.next
-        return f"{text}\n… and more: perdure diff shows all of it\n"
+        return text + DIFF_CUT_NOTE
 
     async def add_transcripts(self, turns: list[ReportTurn]) -> list[ReportTurn]:
         """Return the turns with their transcripts, read from the host; empty in those of which the host has none.
@@ -160,6 +169,14 @@ class HostReader:
             self._problems.append(f"{what}: {error.failure_message}")
         except PerdureError as error:
             self._problems.append(f"{what}: {error.what}")
+        return None
+
+
+def _parse_json(text: str) -> object:
+    """Parse JSON; None for any other text."""
+    try:
+        return json.loads(text)
+    except ValueError:
         return None
 
 
@@ -252,7 +269,8 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
     facts = await _read_facts(delivery, described, past, state, unread, ask=not passive)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
-    plan = await reader.read_document(state.planning.plan, "the plan", Plan)
+    written_plan = await reader.read_text(state.planning.plan, "the plan")
+    plan = read_as(Plan, _parse_json(written_plan))
     test_report = await reader.read_document(tests.report or "", "the test report", TestReport)
     reviewed = await reader.read_document(review.report or "", "the review", Review)
     findings = await reader.read_document(review.findings or "", "the engine's findings", Findings)
@@ -278,6 +296,7 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
         deaths=tuple(deaths_of(past.activities)),
         waits=tuple(waits_of(past)),
         plan=plan,
+        written_plan=written_plan,
         test_report=test_report,
         reviewed=reviewed,
         findings=findings,

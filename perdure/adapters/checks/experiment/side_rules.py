@@ -13,8 +13,9 @@ from perdure.adapters.checks.globs import last_match
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.checks.runners.base import ConfiguredTestSide, Runner
 from perdure.adapters.checks.runners.command_trace import LINTERS, trace_command
-from perdure.adapters.checks.tamper.missing_tests import CODE, is_test_file
+from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.checks.trees import CommitTree, TreeEntry
+from perdure.models.checks.paths import is_test_file
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import SIDE_READ_FILES
 

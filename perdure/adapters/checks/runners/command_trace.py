@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from perdure.adapters.checks.tamper.missing_tests import CODE, is_test_file
+from perdure.adapters.checks.tamper.missing_tests import CODE
 from perdure.adapters.system.bounded import parse_json, read_beginning, read_json
 from perdure.adapters.system.command_lines import split_commands, unwrap_command
+from perdure.models.checks.paths import is_test_file
 from perdure.models.limits import SIDE_READ_FILES
 
 _OTHER_PACKAGES = re.compile(r"-(?:ws|w|r|F|C)|--(?:workspaces?|recursive|filter|prefix|dir|cwd)(?:=.*)?|workspaces?")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from perdure.adapters.checks.tamper.missing_tests import (
     CODE,
     added_items,
-    is_test_file,
     limit_hits,
     make_hit,
     minus_lines,
@@ -22,6 +21,7 @@ from perdure.adapters.checks.tamper.missing_tests import (
 from perdure.adapters.checks.tamper.source_tests import CHECKS, find_tests
 from perdure.adapters.checks.trees import CommitTree, DifferingFiles
 from perdure.adapters.git.checkouts import checkout_attributes
+from perdure.models.checks.paths import is_test_file
 from perdure.models.checks.report import ChangedTest, Tampering, TamperingHit
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
 

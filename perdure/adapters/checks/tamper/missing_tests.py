@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from perdure.adapters.checks.tamper.source_tests import CHECKS, LANGUAGES, SourceTest, find_doctests, find_tests
 from perdure.adapters.checks.trees import DifferingFiles
+from perdure.models.checks.paths import is_test_file
 from perdure.models.checks.report import Tampering, TamperingHit, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST
@@ -25,25 +26,11 @@ TAMPER_EVIDENCE_CHARS = 600
 
 HOW_TO_ALLOW = "(a request that is to take tests away has to say so: allow_test_changes)"
 
-_TEST = re.compile(
-    r"[^/]*[._-](test|spec|tests|specs)\.[cm]?[jt]sx?|[^/]*_test\.(go|rb|exs|dart|cc|cpp|c|lua|rs|ml|clj|erl)"
-    r"|test[_-][^/]*\.(rb|cc|cpp|c|lua|[cm]?[jt]sx?|sh|bash|R|pl|rs|php)|[^/]*[_.-]test\.(sh|bash|bats|php)"
-    r"|[^/]*(Test|Tests|IT|Spec|TestCase)\.(java|kt|kts|groovy|scala|cs|php|swift|vb|fs)|[^/]*_spec\.(rb|lua|cr)"
-    r"|[^/]*\.(bats|t)|test[^/]*\.py|[^/]*_tests?\.py"
-)
-_TEST_DIRECTORY = re.compile(r"(^|/)(__tests__|tests?)/(.*/)?[^/]+\.([cm]?[jt]sx?|sh|bash|rs|t)$")
-
-
 CODE = re.compile(
     r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|svelte|go|rs|java|kts?|scala|groovy|clj[cs]?|[ch]|cc|cpp|cxx|hh|hpp|hxx|mm?|cs|fs|vb|swift"
     r"|rb|php|p[lm]|t|lua|exs?|erl|hs|mli?|jl|R|r|nim|zig|dart|cr|d|f90|pas|tcl|raku|rakumod|sh|bash|zsh|fish|ps1|bat|awk)"
 )
 """Paths of files that are code, and may be the product."""
-
-
-def is_test_file(path: str) -> bool:
-    """Return whether a file holds tests, by its name, or a script by its place."""
-    return _TEST.fullmatch(path.rpartition("/")[2]) is not None or _TEST_DIRECTORY.search(path) is not None
 
 
 @dataclass(frozen=True)
