@@ -21,16 +21,18 @@ from temporalio.service import RPCError
 from perdure import __version__
 from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import Overview
+from perdure.client.server.titles import TitleCache
 from perdure.models import limits
 from perdure.models.errors import PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
-from perdure.render.formatting import repository_label
+from perdure.render.formatting import action_text, repository_label
 from perdure.render.report.page import report_environment as of_report
 from perdure.text import span, visible
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
 OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
 GUARD = web.AppKey("guard", Guard)
+TITLES = web.AppKey("titles", TitleCache)
 WEB_UI = web.AppKey("web_ui", str)
 
 _TYPES = {
@@ -130,6 +132,7 @@ def template_environment() -> Environment:
         "web": web_link,
         "whole": editable_text,
         "repository": repository_label,
+        "doing": action_text,
     }
     return combined
 

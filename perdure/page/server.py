@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 from perdure.adapters.system.home import login_name
 from perdure.client import Perdure
 from perdure.client.server.overview import Overview
+from perdure.client.server.titles import TitleCache
 from perdure.local.connect import adapt_no_worker_error
 from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
@@ -24,6 +25,7 @@ from perdure.page.render import (
     LAST_MESSAGES,
     OVERVIEW,
     PERDURE,
+    TITLES,
     WEB_UI,
     render,
     static_contents,
@@ -97,6 +99,7 @@ def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.A
     app[review.CHANGES], app[inbox.UNBLOCK_COUNTS] = {}, inbox.UnblockCounts(perdure)
     app[WEB_UI] = web_ui
     app[OVERVIEW], app[FEED] = Overview(perdure.client), SharedFeed(perdure.client)
+    app[TITLES] = TitleCache(perdure.client)
     app.on_response_prepare.append(add_security_headers)
     app.add_routes([web.get("/static/{name}", _serve_static), *all_routes()])
     return app

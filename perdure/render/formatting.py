@@ -17,6 +17,16 @@ def with_tilde(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
 
 
+_JSON_FRAGMENT = re.compile(r'^\s*[{\[]\s*["{\[]|"\s*:\s*["{\[\d]|"\s*[\]}]\s*[,\]}]?\s*$|[}\]]\s*,\s*[{"]')
+
+
+def action_text(doing: object) -> str:
+    """Return what an agent does at the moment, as its heartbeat says; a piece of a JSON answer that streams in is
+    named, not shown."""
+    text = str(doing or "")
+    return "writing its answer" if _JSON_FRAGMENT.search(text) else text
+
+
 def repository_label(repository: str) -> str:
     """Return a repository as people call it: a path as its folder's name, an address without scheme, user and `.git`,
     GitHub's as `owner/name`."""

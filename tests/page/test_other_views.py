@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
+from perdure.client import Perdure
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.limits import TASK_QUEUE
 from perdure.page.server import serve_page
@@ -34,11 +35,19 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18600)) as page,
+        serve_page(
+            Perdure(engine.client, engine.home.key()), ensure_page_token(engine.home), ListenAddress(port=18600)
+        ) as page,
         visiting(page) as ada,
     ):
         engine.worker()
+        status, text = await ada.get("/")
+        assert "Nothing has been delivered here yet" in text
+        assert all(f"<code>perdure {command}" in text for command in ("deliver", "demo", "init", "doctor"))
         _, text = await ada.get("/start")
+        at_once = text.partition("<details")[0]
+        assert all(f'name="{name}"' in at_once for name in ("repository", "request", "gates", "budget_usd"))
+        assert 'name="attempts"' not in at_once
         assert 'name="attempts"' in text
         assert 'type="number"' in text
         for hidden in ("proof", "landing", "resume", "forked", "source"):
@@ -49,6 +58,15 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
         assert "budget_usd: &#39;much&#39; is no number" in text
         assert EVIL not in text, "it comes back as it was typed, and is text"
         assert (await ada.post("/start/delivery", sent, csrf=""))[0] == 403
+        for path, reason in (
+            (f"{tmp_path}/no-such.git", "there is no directory"),
+            (str(tmp_path), "is no git repository"),
+            ("calc", "is neither an address nor an absolute path"),
+        ):
+            status, text = await ada.post("/start/delivery", {**sent, "repository": path, "gates": "plan"})
+            assert (status, reason in text) == (400, True), path
+            assert 'value="plan" checked' in text
+        assert await engine.perdure.list() == [], "nothing has begun"
         async with ada.session.post(
             page.url + "/start/delivery", data={**sent, "csrf": ada.csrf}, allow_redirects=False
         ) as answer:
@@ -61,11 +79,21 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
 
         _, text = await ada.get("/activity?back=1h")
         assert f'href="{address}"' in text
-        assert "<strong>ended</strong>" in text
+        assert f'title="{id}">Add sub &lt;script&gt;' in text, "a title, with the id behind it"
+
+        async def offered() -> bool:
+            return f'value="{origin}"' in (await ada.get("/start"))[1]
+
+        assert await until(offered)
+        told = re.findall(r'class="happened">(.*?)</span>', text)
+        assert any(sentence.startswith("completed") for sentence in told), told
+        assert any("implement: turn 1" in sentence for sentence in told), told
+        assert not any(mark in sentence for sentence in told for mark in ("{&#39;", "None", "run_id")), told
         assert EVIL not in text
         _, text = await ada.get("/activity?type=commit")
-        assert "<strong>commit</strong>" in text
-        assert "<strong>ended</strong>" not in text
+        told = re.findall(r'class="happened">(.*?)</span>', text)
+        assert told
+        assert all("commit" in sentence for sentence in told), told
         assert (await ada.get("/activity?back=soon"))[0] == 400
 
         _, text = await ada.get("/history?status=completed")

@@ -37,7 +37,7 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
 
         status, text = await ada.get("/backlogs/night")
         assert status == 200
-        assert '<a href="/deliveries/night%2Fsub">sub</a>' in text
+        assert '<a href="/deliveries/night%2Fsub">Add subtract</a> <span class="dim">sub</span>' in text
         assert "blocked by broken" in text
         assert "<svg" in text
         assert "<script>alert" not in text

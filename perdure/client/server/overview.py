@@ -65,7 +65,7 @@ class OverviewRow:
     since         when it began to wait, None where it does not, or nobody knows
     held          what it waits for where nobody is asked anything: held by whom, or the host that does not answer
     change        `+120 −14, 3 files · tests 455/455`; empty while there is no commit
-    turn, doing, worker, attempt  of the activity in flight, as last heard; worker empty: none has taken it
+    activity, turn, doing, worker, attempt  what is in flight, as last heard; worker empty: none has taken it
     silent_since  when its worker was last heard, where that is too long ago
     parent        the backlog it belongs to, or the workflow that started it
     title         the beginning of its request; empty until it was read, and where its starter gave none
@@ -83,6 +83,7 @@ class OverviewRow:
     cost_usd: float | None
     pull_request: str = ""
     parent: str = ""
+    activity: str = ""
     turn: int = 0
     doing: str = ""
     worker: str = ""
@@ -222,6 +223,7 @@ def add_work_in_flight(row: OverviewRow, description: RunDescription, described_
     heard = activity.heard
     return replace(
         row,
+        activity=activity.activity,
         turn=turn if isinstance(turn, int) else 0,
         doing=shorten(str(doing or activity.activity.replace("_", " ")), 200),
         worker=activity.worker,

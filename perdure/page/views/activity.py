@@ -19,8 +19,8 @@ from perdure.client.history.event_feed import all_events
 from perdure.models.config.repository import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
-from perdure.page.render import ALIVE_S, STILL_HERE, perdure_of, render, render_text
-from perdure.render.lists import format_data
+from perdure.page.render import ALIVE_S, STILL_HERE, TITLES, perdure_of, render, render_text
+from perdure.render.event_text import event_sentence, is_repetition
 
 UNREAD = 5000
 """Most events that wait for one browser: one that reads no more has to ask again, from where it stands."""
@@ -174,8 +174,9 @@ async def show_activity(request: web.Request) -> web.StreamResponse:
             position.advance_past(event)
             if _passes(event, filters):
                 newest = [*newest[-SHOWN + 1 :], event]
-    values: dict[str, Any] = {"events": newest[::-1], "asked": filters, "types": list(EventType)}
-    return render(request, "activity.html", **values, backs=BACK, told=format_data, position=str(position))
+    titles = await request.app[TITLES].read_titles(_subject_of(event) for event in newest)
+    values: dict[str, Any] = {"events": newest[::-1], "asked": filters, "types": list(EventType), "titles": titles}
+    return render(request, "activity.html", **values, backs=BACK, sentence=event_sentence, position=str(position))
 
 
 async def stream_activity(request: web.Request) -> web.StreamResponse:
@@ -194,7 +195,8 @@ async def stream_activity(request: web.Request) -> web.StreamResponse:
                 if event is None:
                     await answer.write(STILL_HERE)
                 elif position.advance_past(event) and _passes(event, filters):
-                    row = render_text(request, "event.html", event=event, told=format_data)
+                    titles = await request.app[TITLES].read_titles([_subject_of(event)])
+                    row = render_text(request, "event.html", event=event, sentence=event_sentence, titles=titles)
                     lines = "".join(f"data: {line}\n" for line in row.splitlines())
                     await answer.write(f"id: {position}\n{lines}\n".encode())
     return answer
@@ -233,9 +235,15 @@ def _parse_filters(query: Mapping[str, str]) -> dict[str, Any]:
     return {"back": delta, "words": back, "type": query.get("type", ""), "of": query.get("of", "").strip()}
 
 
+def _subject_of(event: Event) -> str:
+    return event.delivery or event.backlog or ""
+
+
 def _passes(event: Event, filters: Mapping[str, Any]) -> bool:
-    """Return True where the filters let an event through."""
+    """Return True where the filters let an event through; one that repeats another only where its type is asked for."""
     name = str(filters["of"])
+    if not filters["type"] and is_repetition(event):
+        return False
     return filters["type"] in ("", event.type) and (
         not name or name in (event.delivery or "", event.backlog or "", event.item)
     )

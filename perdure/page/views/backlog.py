@@ -16,7 +16,7 @@ from perdure.client.namespace import read_pending_decisions
 from perdure.models.errors import BadInput
 from perdure.models.limits import PRIORITY_MOST
 from perdure.models.webui.backlog import count_phases
-from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render, stream_part
+from perdure.page.render import TITLES, form_text, perdure_of, person_of, redirect_with_message, render, stream_part
 from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.report import item_state
 from perdure.render.backlog.text import PHASE_MARKS, PHASE_ORDER
@@ -42,7 +42,7 @@ def routes() -> list[web.RouteDef]:
 async def show_backlog(request: web.Request) -> web.StreamResponse:
     """Render the page of one backlog."""
     backlog = _backlog_of(request)
-    return render(request, "backlog.html", **await _template_values(backlog, await backlog.describe()))
+    return render(request, "backlog.html", **await _template_values(request, backlog, await backlog.describe()))
 
 
 async def stream_backlog(request: web.Request) -> web.StreamResponse:
@@ -53,7 +53,7 @@ async def stream_backlog(request: web.Request) -> web.StreamResponse:
         seen = await backlog.describe()
         return (seen.run_id, seen.events, seen.running), seen
 
-    return await stream_part(request, "backlog_inner.html", look, partial(_template_values, backlog))
+    return await stream_part(request, "backlog_inner.html", look, partial(_template_values, request, backlog))
 
 
 async def act_on_backlog(request: web.Request) -> web.StreamResponse:
@@ -95,7 +95,7 @@ async def act_on_item(request: web.Request) -> web.StreamResponse:
     return redirect_with_message(request, request.rel_url.raw_path.partition("/items/")[0], reply)
 
 
-async def _template_values(backlog: Backlog, seen: RunDescription) -> dict[str, Any]:
+async def _template_values(request: web.Request, backlog: Backlog, seen: RunDescription) -> dict[str, Any]:
     """Read the backlog's progress and what its items wait for, and return the values of the template by name.
 
     Raises BadInput when there is no such backlog, and NoWorker when no worker answers for a running one.
@@ -112,6 +112,12 @@ async def _template_values(backlog: Backlog, seen: RunDescription) -> dict[str, 
         "items": sorted(progress.items, key=lambda view: order.get(view.phase, len(order))),
         "graph": Markup(draw_graph(progress, "svg")),  # noqa: S704  # drawn by us, its words escaped there
         "state": item_state,
+        "titles": {
+            id.rpartition("/")[2]: title.removeprefix(f"{id.rpartition('/')[2]}: ")
+            for id, title in (
+                await request.app[TITLES].read_titles(view.delivery for view in progress.items if view.delivery)
+            ).items()
+        },
         "marks": PHASE_MARKS,
         "short": short_sha,
     }

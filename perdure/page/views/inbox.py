@@ -19,7 +19,7 @@ from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import DELIVERY_WORKFLOW
 from perdure.models.phases import Phase
-from perdure.page.render import age_text, overview_of, path_part, perdure_of, render, stream_part
+from perdure.page.render import TITLES, age_text, overview_of, path_part, perdure_of, render, stream_part
 from perdure.text import shorten
 
 _FRESH_S, _PATIENCE_S = 2.0, 0.025
@@ -55,10 +55,10 @@ class UnblockCounts:
         is_old = time.monotonic() - COUNTS_EVERY_S
         due = [parent for parent in parents if parent not in self._counts or self._counts[parent][0] < is_old]
         if due and (self._read_task is None or self._read_task.done()):
-            self._read_task = asyncio.create_task(self._read(due))
+            self._read_task = asyncio.create_task(self._read_counts(due))
         return {id: count for _, counts in self._counts.values() for id, count in counts.items() if count}
 
-    async def _read(self, parents: Sequence[str]) -> None:
+    async def _read_counts(self, parents: Sequence[str]) -> None:
         """Read the counts of these backlogs; what does not answer, or is no backlog, has none until the next time."""
         for parent in parents:
             counts = dict[str, int]()
@@ -182,9 +182,9 @@ async def show_history(request: web.Request) -> web.StreamResponse:
         rows = await list_newest(client, SHOWN, clause, kind)
     except RPCError as error:
         raise BadInput(f"Temporal cannot search for that: {shorten(error.message, 300)}", where="query") from None
-    return render(
-        request, "history.html", rows=rows, asked=query, statuses=list(Status), shown=SHOWN, kind=kind.lower()
-    )
+    titles = await request.app[TITLES].read_titles(row.delivery_id for row in rows)
+    values: dict[str, Any] = {"rows": rows, "titles": titles, "asked": query, "shown": SHOWN}
+    return render(request, "history.html", statuses=list(Status), kind=kind.lower(), **values)
 
 
 def _list_filter(query: Mapping[str, str]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -13,17 +16,29 @@ from multidict import MultiDictProxy
 from perdure.client.yaml_files import parse_backlog_file
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render
+from perdure.page.render import form_text, overview_of, path_part, perdure_of, redirect_with_message, render
 from perdure.text import shorten
 
 PATIENCE = timedelta(seconds=5)
 """The time to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
+
+_ROWS_FRESH_S, _ROWS_PATIENCE_S = 10.0, 0.5
+"""The greatest age of the rows from which repositories are offered, and the time the form waits for newer ones."""
 
 _NO_WORKER = "it waits for a worker: perdure up --detach starts one"
 """The message for what was started and has not been accepted within PATIENCE."""
 
 _FIRST = ("repository", "request", "issue", "base", "phases", "gates", "attempts", "budget_usd")
 _NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "landing", "resume", "forked"})
+SHOWN_FIRST = ("repository", "request", "gates", "budget_usd")
+"""Fields of the form itself; all others are under Advanced."""
+
+_KNOWN_REPOSITORIES = 30
+"""Repositories that the form offers: those of the deliveries that run and have ended last."""
+
+_ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://|(?:[^/@\s]+@)?[^/:@\s]{2,}:")
+"""The beginning of a repository that is no path: `https://`, or git's short `git@host:`."""
+
 _LONG = frozenset({"request", "plan", "config"})
 
 
@@ -51,7 +66,53 @@ def routes() -> list[web.RouteDef]:
 
 async def show_start(request: web.Request) -> web.StreamResponse:
     """Render both forms, empty, or with the repository that a link has named."""
-    return render(request, "start.html", fields=form_fields(), given=request.query, wrong="", text="")
+    return await _render_form(request, request.query)
+
+
+async def _render_form(
+    request: web.Request, typed: Mapping[str, str], wrong: str = "", text: str = "", checked: Sequence[str] = ()
+) -> web.StreamResponse:
+    """Render both forms with what was typed; with what is wrong with it, if something is, and status 400 then.
+    `checked`: the choices that were taken.
+
+    The known repositories are offered, of the deliveries that were seen last.
+    """
+    rows = await overview_of(request).rows(_ROWS_FRESH_S, _ROWS_PATIENCE_S)
+    known = list(dict.fromkeys(row.repository for row in rows if row.repository))[:_KNOWN_REPOSITORIES]
+    fields = {field.name: field for field in form_fields()}
+    return render(
+        request,
+        "start.html",
+        status=400 if wrong else 200,
+        first=[fields.pop(name) for name in SHOWN_FIRST],
+        advanced=list(fields.values()),
+        known=known,
+        given=typed,
+        checked=checked,
+        wrong=wrong,
+        text=text,
+    )
+
+
+def require_local_repository(repository: str) -> str:
+    """Return a repository as it is to be sent: an address as it is, a path with the home directory for `~`.
+
+    Raises BadInput for a path that is not whole, does not exist on this host, or is no git repository.
+    """
+    if _ADDRESS.match(repository):
+        return repository
+    path = Path(repository).expanduser()
+    if not path.is_absolute():
+        raise BadInput(
+            f"{shorten(repository, 200)} is neither an address nor an absolute path",
+            where="repository",
+            fix="write it from / on",
+        )
+    if not path.is_dir():
+        raise BadInput(f"there is no directory {shorten(repository, 200)} on this host", where="repository")
+    if not (path / ".git").exists() and not (path / "HEAD").is_file():
+        raise BadInput(f"{shorten(repository, 200)} is no git repository", where="repository", fix="git init makes one")
+    return str(path)
 
 
 async def start_delivery(request: web.Request) -> web.StreamResponse:
@@ -62,11 +123,16 @@ async def start_delivery(request: web.Request) -> web.StreamResponse:
     """
     form: MultiDictProxy[Any] = await request.post()
     values = {name: value for name, value in form.items() if isinstance(value, str)}
+    perdure = perdure_of(request)
     try:
-        submitted = await perdure_of(request).submit(parse_form(form), patience=PATIENCE)
+        raw = parse_form(form)
+        if perdure.key is not None and raw.get("repository"):  # without the home's key no path of this host counts
+            raw["repository"] = await asyncio.to_thread(require_local_repository, raw["repository"])
+        submitted = await perdure.submit(raw, patience=PATIENCE)
     except (BadInput, InvalidRequest) as error:
         wrong = f"{error.what}{f' ({error.fix})' if error.fix else ''}"
-        return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text="")
+        checked = [value for value in form.values() if isinstance(value, str)]
+        return await _render_form(request, values, wrong, checked=checked)
     message = "it runs already" if submitted.attached else "it has begun"
     if submitted.accepted is False:
         message = _NO_WORKER
@@ -89,8 +155,7 @@ async def start_backlog(request: web.Request) -> web.StreamResponse:
             raise written.locate_error(error) from None
     except BadInput as error:
         wrong = " · ".join(message for message in (error.what, error.where, error.fix) if message)
-        values = {"id": id}
-        return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text=text)
+        return await _render_form(request, {"id": id}, wrong, text)
     message = "it is there already" if submission.attached else "it has begun"
     if submission.accepted is False:
         message = _NO_WORKER
