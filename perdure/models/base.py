@@ -21,7 +21,7 @@ class LazyModel(BaseModel):
     """A model whose validator is built at its first use, or by `build_models`.
 
     A command that imports the client uses a dozen of its two hundred models; to build the others took a tenth of its
-    time.
+    time. So a default is `Model.model_construct()`, which is equal to `Model()` and builds nothing.
     """
 
     model_config = ConfigDict(defer_build=True)

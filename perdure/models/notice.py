@@ -150,7 +150,7 @@ class WebhookMessage(PublishedModel):
     since: datetime | None = None
     expires: datetime | None = None
     decisions: tuple[DecisionOption, ...] = ()
-    links: Links = Links()
+    links: Links = Links.model_construct()
     cost_usd: float | None = 0.0
     result: dict[str, Any] | None = None
 

@@ -261,6 +261,12 @@ def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_
     assert len(loaded) > 100, "the list was not read"
 
 
+def test_listing_loads_neither_what_watches_nor_what_replays_histories() -> None:
+    script = "import sys, perdure.cli.look.delivery_commands; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert {"perdure.cli.look.watch", "perdure.local.replay", "anthropic"}.isdisjoint(ran.stdout.split())
+
+
 def test_importing_the_client_builds_no_validator_and_a_worker_builds_all_of_them() -> None:
     script = """
 import perdure.client
@@ -271,7 +277,12 @@ from perdure.models.delivery.state import DeliveryState
 def unbuilt(model):
     return (not model.__pydantic_complete__) + sum(unbuilt(kind) for kind in model.__subclasses__())
 
+def built(model):
+    here = {model.__name__} if model.__pydantic_complete__ else set()
+    return here.union(*map(built, model.__subclasses__()))
+
 assert not DeliveryRequest.__pydantic_complete__ and not DeliveryState.__pydantic_complete__
+assert built(LazyModel) <= {"StepSettings", "Limits"}, built(LazyModel)
 print(unbuilt(LazyModel))
 build_models()
 print(unbuilt(LazyModel))

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.cli.event_loop import run_coroutine
-from perdure.cli.look.verifying import check_receipt
-from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
 from perdure.client.history.state import progress_from
@@ -36,6 +34,9 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
     With `no_wait`, leaves with code 4 when it waits. After Ctrl-C it says how to come back and exits with 130. Raises
     BadInput when `id` names no single delivery, TemporalUnreachable when the server goes away for good.
     """
+    # Imported only now: `list` and `show` would load it for nothing.
+    from perdure.cli.look.watch import follow_delivery, print_detached
+
     screen, delivery_ids = Screen(json=json), []
 
     async def work(delivery: Delivery) -> int:
@@ -193,6 +194,9 @@ async def _check_and_print(screen: Screen, id: str, *, tests: bool) -> int:
     `tests`: run the tests again, too. With --json all claims are printed at the end. Raises BadInput when the delivery
     still runs or `id` names no single one.
     """
+    # Imported only now: it loads what replays histories.
+    from perdure.cli.look.verifying import check_receipt
+
     perdure = await connect_client(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))
     claims: list[Claim] = []

@@ -140,11 +140,11 @@ class ItemState(LazyModel):
     order: int = 0
     added_at: datetime | None = None
     message: str = ""
-    child: ItemChild = ItemChild()
-    waiting: ItemWaiting = ItemWaiting()
-    landing: ItemLanding = ItemLanding()
-    stacked: StackedItem = StackedItem()
-    foreseen: ForeseenChanges = ForeseenChanges()
+    child: ItemChild = ItemChild.model_construct()
+    waiting: ItemWaiting = ItemWaiting.model_construct()
+    landing: ItemLanding = ItemLanding.model_construct()
+    stacked: StackedItem = StackedItem.model_construct()
+    foreseen: ForeseenChanges = ForeseenChanges.model_construct()
 
     @property
     def touches(self) -> tuple[str, ...]:
@@ -271,9 +271,9 @@ class BacklogState(LazyModel):
     items_digest: str = ""
     items: dict[str, ItemState] = {}
     opened: OpenBacklogResult | None = None
-    landing: LandingTurn = LandingTurn()
-    base: BaseFollowing = BaseFollowing()
-    tasks: TasksNews = TasksNews()
+    landing: LandingTurn = LandingTurn.model_construct()
+    base: BaseFollowing = BaseFollowing.model_construct()
+    tasks: TasksNews = TasksNews.model_construct()
     reopened_from: ReopenedFrom | None = None
 
     @property

@@ -254,12 +254,12 @@ class StepsSettings(Settings):
     classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
     plan: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
     decompose: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
-    implement: StepSettings = StepSettings()
-    document: StepSettings = StepSettings()
-    fix_tests: StepSettings = StepSettings()
+    implement: StepSettings = StepSettings.model_construct()
+    document: StepSettings = StepSettings.model_construct()
+    fix_tests: StepSettings = StepSettings.model_construct()
     review: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
-    fix_review: StepSettings = StepSettings()
-    fix_landing: StepSettings = StepSettings()
+    fix_review: StepSettings = StepSettings.model_construct()
+    fix_landing: StepSettings = StepSettings.model_construct()
 
 
 class AppSettings(Settings):
@@ -299,16 +299,16 @@ class RepositoryConfig(Settings):
     """`perdure.toml` of the target repository. It cannot set sandbox, ports' ranges, Temporal or keys."""
 
     version: Literal[1]
-    delivery: DeliverySettings = DeliverySettings()
-    setup: SetupSettings = SetupSettings()
+    delivery: DeliverySettings = DeliverySettings.model_construct()
+    setup: SetupSettings = SetupSettings.model_construct()
     test: tuple[TestCommand, ...] | None = None
-    tests: TestsSettings = TestsSettings()
-    limits: Limits = Limits()
-    gates: Gates = Gates()
-    steps: StepsSettings = StepsSettings()
-    app: AppSettings = AppSettings()
-    ports: PortSettings = PortSettings()
-    git: GitSettings = GitSettings()
-    protect: ProtectSettings = ProtectSettings()
-    ship: ShipSettings = ShipSettings()
-    artifacts: ArtifactSettings = ArtifactSettings()
+    tests: TestsSettings = TestsSettings.model_construct()
+    limits: Limits = Limits.model_construct()
+    gates: Gates = Gates.model_construct()
+    steps: StepsSettings = StepsSettings.model_construct()
+    app: AppSettings = AppSettings.model_construct()
+    ports: PortSettings = PortSettings.model_construct()
+    git: GitSettings = GitSettings.model_construct()
+    protect: ProtectSettings = ProtectSettings.model_construct()
+    ship: ShipSettings = ShipSettings.model_construct()
+    artifacts: ArtifactSettings = ArtifactSettings.model_construct()

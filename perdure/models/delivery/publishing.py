@@ -47,8 +47,8 @@ class ShipInput(HistoryModel):
     plan: str = ""
     tests: TestVerdict | None = None
     review: str = ""
-    review_result: ReviewResult = ReviewResult()
-    spend: Spend = Spend()
+    review_result: ReviewResult = ReviewResult.model_construct()
+    spend: Spend = Spend.model_construct()
     artifacts: dict[str, str] = {}
     findings: str = ""
     screenshots: str = ""
@@ -115,7 +115,7 @@ class CommentInput(HistoryModel):
     waiting: str = ""
     pull_request: PullRequest | None = None
     tests: TestVerdict | None = None
-    review_result: ReviewResult = ReviewResult()
+    review_result: ReviewResult = ReviewResult.model_construct()
 
 
 class CommentResult(HistoryModel):

@@ -205,7 +205,7 @@ class AttemptResult(PublishedModel):
     head: str = ""
     failure: Annotated[str, Field(alias="words")] = ""
     tests: TestsStatus = TestsStatus.SKIPPED
-    review: ReviewResult = ReviewResult()
+    review: ReviewResult = ReviewResult.model_construct()
     lines: int = Field(default=0, ge=0)
     cost_usd: float | None = 0.0
     chosen: bool = False
@@ -248,11 +248,11 @@ class DeliveryResult(PublishedModel):
     items: tuple[BacklogItem, ...] = ()
     attempts: tuple[AttemptResult, ...] = ()
     plan: str | None = None
-    tests: TestsResult = TestsResult()
-    review: ReviewResult = ReviewResult()
+    tests: TestsResult = TestsResult.model_construct()
+    review: ReviewResult = ReviewResult.model_construct()
     steps: tuple[StepRecord, ...] = ()
-    usage: UsageResult = UsageResult()
-    receipt: Receipt = Receipt()
+    usage: UsageResult = UsageResult.model_construct()
+    receipt: Receipt = Receipt.model_construct()
     next: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     decisions: tuple[DecisionMade, ...] = ()

@@ -124,6 +124,6 @@ class TakeTasksResult(HistoryModel):
     head: str
     checkpoint: str
     tasks: tuple[TaskResult, ...]
-    spend: Spend = Spend()
-    tasks_usage: Usage = Usage()
+    spend: Spend = Spend.model_construct()
+    tasks_usage: Usage = Usage.model_construct()
     summary: str = ""

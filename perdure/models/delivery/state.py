@@ -98,10 +98,10 @@ class ReviewingState(LazyModel):
     """
 
     review: str = ""
-    result: ReviewResult = ReviewResult()
+    result: ReviewResult = ReviewResult.model_construct()
     reviewed_commit: str = ""
     runs: int = 0
-    inspection: InspectResult = InspectResult()
+    inspection: InspectResult = InspectResult.model_construct()
     inspected_commit: str = ""
 
     @property
@@ -267,7 +267,7 @@ class BudgetState(LazyModel):
     unpriced: bool = False
     unpriced_models: tuple[str, ...] = ()
     started: datetime | None = None
-    reservation: BudgetReservation = BudgetReservation()
+    reservation: BudgetReservation = BudgetReservation.model_construct()
 
 
 class SpendingState(LazyModel):
@@ -278,8 +278,8 @@ class SpendingState(LazyModel):
     total_usage   of all replies, where it has ended and `usage` is of those that a retry goes on from
     """
 
-    usage: Usage = Usage()
-    spend: Spend = Spend()
+    usage: Usage = Usage.model_construct()
+    spend: Spend = Spend.model_construct()
     total_usage: Usage | None = None
 
 
@@ -307,21 +307,21 @@ class DeliveryState(LazyModel):
     waiting: str = ""
     notes: tuple[str, ...] = ()
     steps: list[StepRecord] = []
-    receipt: Receipt = Receipt()
+    receipt: Receipt = Receipt.model_construct()
     prepared: PreparedWorkspace | None = None
-    planning: PlanningState = PlanningState()
-    building: BuildingState = BuildingState()
-    testing: TestingState = TestingState()
-    reviewing: ReviewingState = ReviewingState()
-    fixing: FixingState = FixingState()
-    publishing: PublishingState = PublishingState()
-    landing: LandingState = LandingState()
-    children: ChildrenState = ChildrenState()
-    turns: TurnsState = TurnsState()
-    gates: GatesState = GatesState()
-    messages: MessagesState = MessagesState()
-    budget: BudgetState = BudgetState()
-    spending: SpendingState = SpendingState()
+    planning: PlanningState = PlanningState.model_construct()
+    building: BuildingState = BuildingState.model_construct()
+    testing: TestingState = TestingState.model_construct()
+    reviewing: ReviewingState = ReviewingState.model_construct()
+    fixing: FixingState = FixingState.model_construct()
+    publishing: PublishingState = PublishingState.model_construct()
+    landing: LandingState = LandingState.model_construct()
+    children: ChildrenState = ChildrenState.model_construct()
+    turns: TurnsState = TurnsState.model_construct()
+    gates: GatesState = GatesState.model_construct()
+    messages: MessagesState = MessagesState.model_construct()
+    budget: BudgetState = BudgetState.model_construct()
+    spending: SpendingState = SpendingState.model_construct()
 
     def end_step(self, step: Step, outcome: Outcome) -> None:
         """Record that an agentic step has ended: for one that writes, keep the outcome and its position until its
@@ -415,8 +415,8 @@ class Progress(LazyModel):
     test_fixes: int | None = None
     review_fixes: int | None = None
     steps: list[StepRecord] = []
-    usage: Usage = Usage()
-    spend: Spend = Spend()
+    usage: Usage = Usage.model_construct()
+    spend: Spend = Spend.model_construct()
     pull_request: PullRequest | None = None
     waiting: str = ""
     pending_decision: Annotated[PendingDecision | None, Field(alias="asked")] = None

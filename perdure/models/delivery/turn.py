@@ -114,8 +114,8 @@ class TurnResult(HistoryModel):
 
     checkpoint: str
     summary: str
-    usage: Usage = Usage()
-    spend: Spend = Spend()
+    usage: Usage = Usage.model_construct()
+    spend: Spend = Spend.model_construct()
     notes: tuple[str, ...] = ()
     outcome: Outcome | None = None
     question: Question | None = None

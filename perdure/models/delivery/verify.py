@@ -122,8 +122,8 @@ class LedgerFact(HistoryModel):
     replies_paid_twice: int = 0
     replies_cut: int = 0
     settled: int = 0
-    spend: Spend = Spend()
-    kept_usage: Usage = Usage()
+    spend: Spend = Spend.model_construct()
+    kept_usage: Usage = Usage.model_construct()
     turns: int = 0
     unpaid: tuple[str, ...] = ()
     unknown_deaths: tuple[str, ...] = ()

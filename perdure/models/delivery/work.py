@@ -201,13 +201,13 @@ class PreparedWorkspace(HistoryModel):
     fallback_position: tuple[str, int, int] | None = None
     summary: str = ""
     base_commit: BaseCommit
-    request: RequestFacts = RequestFacts()
-    limits: DeliveryLimits = DeliveryLimits()
-    decisions: DecisionSettings = DecisionSettings()
-    agents: AgentSettings = AgentSettings()
-    building: BuildSettings = BuildSettings()
-    publishing: PublishSettings = PublishSettings()
-    visibility: VisibilitySettings = VisibilitySettings()
+    request: RequestFacts = RequestFacts.model_construct()
+    limits: DeliveryLimits = DeliveryLimits.model_construct()
+    decisions: DecisionSettings = DecisionSettings.model_construct()
+    agents: AgentSettings = AgentSettings.model_construct()
+    building: BuildSettings = BuildSettings.model_construct()
+    publishing: PublishSettings = PublishSettings.model_construct()
+    visibility: VisibilitySettings = VisibilitySettings.model_construct()
 
     def with_changes(self, piece_changes: Mapping[str, Mapping[str, Any]], **fields: Any) -> PreparedWorkspace:
         """Return a copy with these fields replaced, and of each named piece (such as `limits`) only the named
@@ -396,8 +396,8 @@ class CloseResult(HistoryModel):
     tasks_usd  what its plan's tasks paid
     """
 
-    receipt: Receipt = Receipt()
-    spend: Spend = Spend()
+    receipt: Receipt = Receipt.model_construct()
+    spend: Spend = Spend.model_construct()
     usage: Usage | None = None
     message: str = ""
     notifies: bool = False
@@ -443,6 +443,6 @@ class TakeAttemptResult(HistoryModel):
 
     checkpoint: str
     attempts: tuple[AttemptResult, ...]
-    spend: Spend = Spend()
-    usage: Usage = Usage()
+    spend: Spend = Spend.model_construct()
+    usage: Usage = Usage.model_construct()
     summary: str = ""
