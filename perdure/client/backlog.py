@@ -14,6 +14,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -24,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.client.history.fold import BacklogHistory
 from perdure.client.history.runs import read_backlog_history, read_request
 from perdure.client.server.calls import query_workflow, send_update, unknown_named_by
-from perdure.client.server.view import RunDescription, describe_run, find_accepted_run
+from perdure.client.server.view import RunDescription, describe_run, ended_run_id, find_accepted_run
 from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
@@ -75,12 +76,8 @@ class Backlog:
         Raises BadInput when there is no workflow of this id, or one of another type; RPCError when the server fails
         otherwise.
         """
-        try:
-            execution = await self._handle.describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                raise BadInput(f"no backlog {self.id}", fix="see perdure list") from None
-            raise
+        if (execution := await find_accepted_run(self._client, self.id)) is None:
+            raise BadInput(f"no backlog {self.id}", fix="see perdure list")
         if execution.workflow_type != BACKLOG_WORKFLOW:
             problem = f"{self.id} is no backlog, but a {execution.workflow_type.lower()}"
             raise BadInput(problem, fix=f"perdure show {shell_word(self.id)}")
@@ -90,6 +87,7 @@ class Backlog:
         """Return the request as it was sent, read from the first event of a run, by default the newest. Raises BadInput
         when there is no such backlog."""
         async with unknown_named_by(self.describe):
+            run_id = run_id or await ended_run_id(self._client, self.id)
             return await read_request(self._client, self.id, run_id)
 
     async def past(self) -> BacklogHistory:
@@ -98,7 +96,7 @@ class Backlog:
         No worker is needed. Raises BadInput when there is no such backlog.
         """
         async with unknown_named_by(self.describe):
-            return await read_backlog_history(self._client, self.id)
+            return await read_backlog_history(self._client, self.id, await ended_run_id(self._client, self.id))
 
     async def progress(self, *, once: bool = False) -> BacklogProgress:
         """Query the backlog's workflow for its progress and return it; this needs a worker.
@@ -125,7 +123,16 @@ class Backlog:
             raise NoWorker("no worker answers", where=self.id, consequence="the work goes on then") from None
 
     async def _query_progress(self, once: bool = False) -> BacklogProgress:
-        return await query_workflow(self._handle, "progress", BacklogProgress, once=once)
+        with suppress(WorkflowQueryFailedError):  # a stranger's worker need not know the query
+            progress = await query_workflow(self._handle, "progress", BacklogProgress, once=once)
+            if progress.status == "running":
+                return progress
+        return await query_workflow(await self._reading_handle(), "progress", BacklogProgress, once=once)
+
+    async def _reading_handle(self) -> WorkflowHandle[Any, BacklogProgress]:
+        """Return the handle by which the backlog is read: of its newest run that was not refused."""
+        run_id = await ended_run_id(self._client, self.id)
+        return self._client.get_workflow_handle(self.id, run_id=run_id, result_type=BacklogProgress)
 
     async def result(self) -> BacklogProgress:
         """Wait until the backlog ends and return its final progress, also where not everything landed.
@@ -136,7 +143,7 @@ class Backlog:
         """
         try:
             async with unknown_named_by(self.describe):
-                return await self._handle.result()
+                return await (await self._reading_handle()).result()
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
@@ -261,9 +268,7 @@ class Backlog:
         BadInput when the backlog was refused as it was started, and WorkflowAlreadyStartedError when it runs again
         meanwhile.
         """
-        if (execution := await find_accepted_run(self._client, self.id)) is None:
-            raise BadInput(f"no backlog {self.id}", fix="see perdure list")
-        last_run_id = execution.run_id
+        last_run_id = (await self.describe()).run_id
         last_run = self._client.get_workflow_handle(self.id, run_id=last_run_id)
         try:
             state: BacklogState = await last_run.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)

@@ -322,6 +322,37 @@ async def test_a_notice_is_sent_for_who_it_is_about_alone_and_the_treasury_begin
         await engine.handle(TREASURY).terminate()
 
 
+@pytest.mark.timeout(180)
+async def test_a_delivery_is_shown_by_its_own_runs_also_after_a_stranger_s_under_its_id(
+    tmp_path: Path, ports: int
+) -> None:
+    """Neither a run that was refused, nor one that his own worker carried out, is the delivery's."""
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine, stranger(engine) as he:
+        engine.worker()
+        delivery = (await engine.submit(origin, phases=["build"], config=QUIET)).delivery
+        result, own = await delivery.result(), await delivery.describe()
+        request = await delivery.request()
+        await he.refused("Delivery", {"repository": "", "request": "his"}, "calc-sub")
+        for queue in ("", he.queue):
+            if queue:
+                await engine.perdure.client.start_workflow(
+                    "Treasury",
+                    TABLE,
+                    id=TREASURY,
+                    task_queue=TASK_QUEUE,
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                )
+                call = {"signals": TREASURY, "name": "add", "content": {}}
+                await he.starts("Delivery", call, "calc-sub", queue)
+            assert (await delivery.describe()).run_id == own.run_id
+            assert (await delivery.result()) == result
+            assert (await delivery.request()) == request
+            assert (await delivery.progress()).status == "completed"
+            assert (await delivery.past()).request == request
+        await engine.handle(TREASURY).terminate()
+
+
 async def first_task(engine: Engine) -> int:
     """The event with which the first workflow task of the newest run was completed."""
     async for event in engine.handle().fetch_history_events():

@@ -22,7 +22,6 @@ async def _first(stream: AsyncIterator[Any]) -> Any:
 
 DELIVERY: dict[str, Callable[[Delivery], Awaitable[Any]]] = {
     "describe": lambda handle: handle.describe(),
-    "describe_accepted": lambda handle: handle.describe_accepted(),
     "events": lambda handle: _first(handle.events()),
     "request": lambda handle: handle.request(),
     "unread_messages": lambda handle: handle.unread_messages(),

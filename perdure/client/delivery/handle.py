@@ -5,10 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
@@ -19,11 +25,11 @@ from perdure.client.history.events import stream_events
 from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.runs import read_history, read_request, unread_messages
 from perdure.client.server.calls import query_workflow, run_on_host, unknown_named_by
-from perdure.client.server.view import RunDescription, describe_run, find_accepted_run, find_workflow, has_pollers
+from perdure.client.server.view import RunDescription, describe_run, ended_run_id, find_accepted_run, has_pollers
 from perdure.client.submit import start_workflow
 from perdure.models.base import read_as
 from perdure.models.delivery.request import parse_request
-from perdure.models.delivery.result import DeliveryResult, Status
+from perdure.models.delivery.result import DeliveryResult, ProgressStatus, Status
 from perdure.models.delivery.state import DeliveryState, Progress, retry_request
 from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.delivery.turn import TextPage, VaultReadInput
@@ -45,17 +51,11 @@ class Delivery(Decisions):
     """A delivery, by its workflow id. What a person can do to it is in its base, perdure.client.delivery.decisions."""
 
     async def describe(self) -> RunDescription:
-        """Return what the Temporal server knows of the delivery; no worker is needed.
+        """Return what the Temporal server knows of the delivery's newest run that was not refused, of its newest one
+        when all were; no worker is needed. Anybody can start a run under an ended delivery's id.
 
         Raises BadInput when there is none.
         """
-        if (execution := await find_workflow(self._client, self.id)) is None:
-            raise BadInput(f"no delivery {self.id}", fix="see perdure list")
-        return await describe_run(execution)
-
-    async def describe_accepted(self) -> RunDescription:
-        """Return what the server knows of the delivery's newest run that was not refused; of its newest one when all
-        were. Anybody can start a run under an ended delivery's id. Raises BadInput when there is none."""
         if (execution := await find_accepted_run(self._client, self.id)) is None:
             raise BadInput(f"no delivery {self.id}", fix="see perdure list")
         return await describe_run(execution)
@@ -71,6 +71,7 @@ class Delivery(Decisions):
         """Return the request as it was sent, read from the first event of a run, by default the newest. Raises BadInput
         when there is no such delivery."""
         async with unknown_named_by(self.describe):
+            run_id = run_id or await ended_run_id(self._client, self.id)
             return await read_request(self._client, self.id, run_id)
 
     async def failed_notices(self) -> list[str]:
@@ -95,7 +96,7 @@ class Delivery(Decisions):
         NotBegun when it waits for the time of its beginning, and BadInput when there is no such delivery.
         """
         try:
-            return await query_workflow(self._handle, "progress", Progress, once=once)
+            return await self._query_progress(once)
         except RPCError:
             described = await self.describe()
             if described.begins is not None:
@@ -116,7 +117,7 @@ class Delivery(Decisions):
         """
         try:
             async with unknown_named_by(self.describe):
-                return await self._handle.result()
+                return await (await self._reading_handle()).result()
         except WorkflowFailureError as error:
             cause = error.cause
             details = cause.details if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" else ()
@@ -137,6 +138,20 @@ class Delivery(Decisions):
                 ) from None
             raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
 
+    async def _query_progress(self, once: bool) -> Progress:
+        """Query the newest run for its progress and, unless that runs, the newest one that was not refused: while a run
+        of it goes on, nobody else begins one under its id. Raises as `query_workflow` does."""
+        with suppress(WorkflowQueryFailedError):  # a stranger's worker need not know the query
+            progress = await query_workflow(self._handle, "progress", Progress, once=once)
+            if progress.status in (ProgressStatus.RUNNING, ProgressStatus.WAITING):
+                return progress
+        return await query_workflow(await self._reading_handle(), "progress", Progress, once=once)
+
+    async def _reading_handle(self) -> WorkflowHandle[Any, DeliveryResult]:
+        """Return the handle by which the delivery is read: of its newest run that was not refused."""
+        run_id = await ended_run_id(self._client, self.id)
+        return self._client.get_workflow_handle(self.id, run_id=run_id, result_type=DeliveryResult)
+
     async def _result_from_memo(self) -> DeliveryResult:
         """Build the result of a cancelled delivery from its request and the state in its memo; without a memo from an
         empty state.
@@ -154,7 +169,7 @@ class Delivery(Decisions):
         """Read the histories of all its runs: activities, deaths, waits. No worker is needed. Raises BadInput when
         there is no such delivery."""
         async with unknown_named_by(self.describe):
-            return await read_history(self._client, self.id)
+            return await read_history(self._client, self.id, await ended_run_id(self._client, self.id))
 
     async def read_page(
         self,
@@ -209,7 +224,7 @@ class Delivery(Decisions):
 
         A delivery that was terminated begins again where that run began.
         """
-        described = await self.describe_accepted()
+        described = await self.describe()
         if described.running:
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {shell_word(self.id)}")
         if described.status == WorkflowExecutionStatus.COMPLETED:

@@ -73,7 +73,7 @@ async def rewind(
     named and the host does not answer; PerdureError when another rewind of the same moment stands, the delivery went on
     in another run meanwhile, or the server refuses.
     """
-    described = await delivery.describe_accepted()
+    described = await delivery.describe()
     runs = await read_runs(delivery.client, delivery.id, described.run_id)
     require_no_backlog(delivery.id, runs)
     if (origin := runs[-1].request.get("forked")) and origin.get("attempt"):
@@ -266,7 +266,7 @@ async def fork(
     agent cannot take it, for a backlog or one of its items, for a delivery on a branch that existed before it, and when
     `id` is another delivery's; InvalidRequest when `say`, `model` or `agent` are not valid.
     """
-    newest = (await delivery.describe_accepted()).run_id
+    newest = (await delivery.describe()).run_id
     request = await delivery.request(newest)
     runs = await read_runs(delivery.client, delivery.id, newest)
     require_no_backlog(delivery.id, runs)

@@ -64,7 +64,7 @@ async def turns(delivery: Delivery) -> list[TurnRecord]:
 
     Raises BadInput when there is no such delivery, and RPCError.
     """
-    return turns_of_runs(await read_runs(delivery.client, delivery.id, (await delivery.describe_accepted()).run_id))
+    return turns_of_runs(await read_runs(delivery.client, delivery.id, (await delivery.describe()).run_id))
 
 
 def turns_of_runs(runs: Sequence[RunHistory]) -> list[TurnRecord]:

@@ -19,20 +19,20 @@ from perdure.client.history.records import CancelRequested, RunStarted, SignalRe
 from perdure.models.limits import BACKLOG_RUNS_READ, RUNS_READ
 
 
-async def read_history(client: Client, id: str) -> DeliveryHistory:
-    """Read the newest run of a delivery and the runs it goes on from, joined.
+async def read_history(client: Client, id: str, newest: str | None = None) -> DeliveryHistory:
+    """Read the newest run of a delivery, by default the current one, and the runs it goes on from, joined.
 
     Raises RPCError when there is no such delivery.
     """
-    return join_delivery_runs(await read_runs(client, id))
+    return join_delivery_runs(await read_runs(client, id, newest))
 
 
-async def read_backlog_history(client: Client, id: str) -> BacklogHistory:
-    """Read the newest run of a backlog and the runs it goes on from, joined.
+async def read_backlog_history(client: Client, id: str, newest: str | None = None) -> BacklogHistory:
+    """Read the newest run of a backlog, by default the current one, and the runs it goes on from, joined.
 
     Raises RPCError when there is no such backlog.
     """
-    return join_backlog_runs(await read_runs(client, id, most=BACKLOG_RUNS_READ))
+    return join_backlog_runs(await read_runs(client, id, newest, most=BACKLOG_RUNS_READ))
 
 
 async def read_runs(client: Client, id: str, newest: str | None = None, *, most: int = RUNS_READ) -> list[RunHistory]:

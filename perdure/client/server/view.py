@@ -152,7 +152,7 @@ async def find_workflow(client: Client, id: str, run_id: str | None = None) -> W
 
 
 async def find_accepted_run(client: Client, id: str) -> WorkflowExecutionDescription | None:
-    """Return the server's description of a workflow's newest run that was not refused, by default of its newest run;
+    """Return the server's description of a workflow's newest run that was not refused, of its newest where all were;
     None where there is none.
 
     A run that has ended on another queue than ours, or as an invalid request, has begun nothing: anybody can start one
@@ -168,6 +168,13 @@ async def find_accepted_run(client: Client, id: str) -> WorkflowExecutionDescrip
         if description is not None and not await _is_refused(client, description):
             return description
     return newest
+
+
+async def ended_run_id(client: Client, id: str) -> str | None:
+    """Return the id of a workflow's newest run that was not refused, where that has ended; None where it runs, and
+    where there is none: then its newest run is read, and followed into the next. Raises RPCError."""
+    accepted = await find_accepted_run(client, id)
+    return None if accepted is None or accepted.status == WorkflowExecutionStatus.RUNNING else accepted.run_id
 
 
 async def _is_refused(client: Client, execution: WorkflowExecutionDescription) -> bool:

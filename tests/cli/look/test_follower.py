@@ -84,7 +84,7 @@ async def test_who_looks_makes_one_call_a_second_and_who_sees_nothing_one_that_w
         seconds = time.monotonic() - began
         for counted, each in ((looked, LOOK_S), (unseen, LOOK_RARELY_S)):
             assert counted["DescribeNamespace"] <= 1, "whose server it is, is asked once"
-            assert counted["DescribeWorkflowExecution"] <= seconds / each + 2, "with the one that is asked twice"
+            assert counted["DescribeWorkflowExecution"] <= seconds / each + 3, "one twice, and one to wait"
             assert counted["GetWorkflowExecutionHistory"] == 1, "it waits for the end"
         assert looked["DescribeWorkflowExecution"] >= 2
         assert looked["QueryWorkflow"] <= seconds / 2, "as its history grew, and whether a worker is there"
