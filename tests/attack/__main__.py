@@ -72,9 +72,13 @@ def _as_nobody(options: list[str]) -> Callable[[], int]:
         return lambda: 1
     home = tempfile.TemporaryDirectory(prefix="nobody-")
     os.chown(home.name, NOBODY, NOBODY)
+    programs = Path(home.name, "bin")  # not root's own: its Python may lie where nobody else may enter
+    programs.mkdir()
+    programs.chmod(0o755)
+    (programs / "temporal").symlink_to(Path(sys.executable).with_name("temporal"))
     paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     env = {
-        "PATH": f"/usr/local/bin:/usr/bin:/bin:{Path(sys.executable).parent}",
+        "PATH": f"/usr/local/bin:/usr/bin:/bin:{programs}",
         "HOME": home.name,
         "TMPDIR": home.name,
         "LANG": "C.UTF-8",
