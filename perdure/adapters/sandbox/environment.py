@@ -167,8 +167,8 @@ class _PathWalk:
 
     def add_path(self, path: str) -> bool:
         """Show a directory or file as written and as resolved, because scripts and links use both names; return False,
-        and show nothing, when it may not be shown."""
-        if self._refusals.reason(path):
+        and show nothing, when it may not be shown, or this user cannot reach it."""
+        if self._refusals.reason(path) or not os.path.exists(path):
             return False
         for name in (path, os.path.realpath(path)):
             if not host_files.is_in_system(name) and not host_files.is_within(name, self._worktree):
@@ -194,7 +194,7 @@ class _PathWalk:
             return
         reason = self._refusals.reason(directory)
         if "credentials" in reason or not os.path.isfile(path) or not self.add_path(path):
-            self.dropped.setdefault(path, reason or "is not a file")
+            self.dropped.setdefault(path, reason or ("is not a file" if os.path.exists(path) else _UNREACHABLE))
 
     def _add_toolchain(self, directory: str) -> bool:
         """Show the toolchain to which a directory of programs belongs, found by its marker up to MARKER_LEVELS above;
@@ -209,6 +209,9 @@ class _PathWalk:
             if host_files.has_toolchain_marker(prefix) and not self._refusals.reason(prefix):
                 return self.add_path(prefix)
         return False
+
+
+_UNREACHABLE = "is not there, or not for this user"
 
 
 @functools.lru_cache(maxsize=256)

@@ -67,16 +67,21 @@ def test_a_path_that_leads_where_this_user_may_not_look_is_passed_over() -> None
         python = executable(python_like(root / "hidden/versions/3.12") / "bin/python3.12")
         (root / "worktree").mkdir()
         (root / "bin").symlink_to(python.parent)
+        (root / "tools/bin").mkdir(parents=True)  # a directory of this user, with a link to there
+        (root / "tools/bin/python3").symlink_to(python)
         (root / "hidden").chmod(0)
         try:
             if user == 0:
                 os.seteuid(65534)
-            binds = binds_of(root / "worktree", root / "owner", root / "bin", root / "hidden/shims", "/usr/bin")
+            binds = binds_of(
+                root / "worktree", root / "owner", root / "bin", root / "hidden/shims", root / "tools/bin", "/usr/bin"
+            )
             toolchain_state(f"{root}/hidden/shims:{root}/bin", root / "hidden", {})
         finally:
             os.seteuid(user)
             (root / "hidden").chmod(0o700)
-        assert binds.path == ("/usr/bin",)
+        assert binds.path == (f"{root}/tools/bin", "/usr/bin")
+        assert not any("hidden" in prefix for prefix in binds.prefixes), binds.prefixes
 
 
 def test_pyenv_is_found_from_its_shims_and_from_a_plugins_shims(worktree, owner):
