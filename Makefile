@@ -129,8 +129,9 @@ bench-parallel: $(READY) ## 1, 5 and 15 deliveries at once beside a plain script
 bench-agents: $(READY) ## agents killed at random: orphans, tools done twice, spend not accounted (N=20; after make agents)
 	@$(BIN)/python benchmarks/agents.py $(ARGS)
 
-screenshots: $(READY) ## take the pictures of docs/ anew: page, Web UI, terminal (a real browser; two minutes)
-	$(BIN)/python docs/screenshots.py
+screenshots: $(READY) ## the pictures of docs/ anew, and all pages in both schemes and two widths below .venv (a browser; five minutes)
+	@$(BIN)/python docs/screenshots.py $(VENV)/screenshots
+	@echo "$(VENV)/screenshots: look at each"
 
 gauntlet: $(READY) ## real projects of others, judged and compared with their bare runners (ARGS=--fixed: CI's ten; ARGS="qs …")
 	@$(BIN)/python -m benchmarks.gauntlet $(ARGS)

@@ -133,6 +133,8 @@ def template_environment() -> Environment:
         "whole": editable_text,
         "repository": repository_label,
         "doing": action_text,
+        "pull": pull_request_label,
+        "host": lambda identity: identity.partition("/")[0],
     }
     return combined
 
@@ -143,6 +145,12 @@ def editable_text(text: str) -> str:
     What was cut off would be sent without it.
     """
     return escape(visible(text))
+
+
+def pull_request_label(address: str) -> str:
+    """Return the number of a pull request's address as `#12`; the address itself where it ends with none."""
+    number = address.rpartition("/")[2]
+    return f"#{number}" if number.isdecimal() else address
 
 
 def path_part(text: str) -> str:
@@ -226,8 +234,8 @@ async def stream_part(
     be read just now is read later: the browser keeps what it has. Ends when nobody reads any more.
     """
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-    await answer.prepare(request)
     with suppress(ConnectionResetError):
+        await answer.prepare(request)
         await _send_changes(request, answer, template, look, values)
     return answer
 

@@ -9,6 +9,7 @@ from typing import Any
 from perdure.models.delivery.result_text import step_name
 from perdure.models.events import Event, EventType
 from perdure.models.phases import Step
+from perdure.models.webui.captions import WAITS_FOR_YOU
 from perdure.text import format_count, format_money, one_line, short_sha
 
 _LINE_CHARS = 200
@@ -23,6 +24,8 @@ def is_repetition(event: Event) -> bool:
         return event.step in _TOLD_BY_THEIR_RESULT
     if event.type == EventType.STEP_STARTED:
         return event.step == Step.COMMIT
+    if event.type == EventType.WAITING:
+        return _text(event.data, "why").startswith(WAITS_FOR_YOU)  # the gate says it
     return event.type == EventType.CONTINUED and event.data.get("by") == "length"
 
 

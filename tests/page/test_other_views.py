@@ -13,6 +13,7 @@ from perdure.client import Perdure
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.limits import TASK_QUEUE
 from perdure.page.server import serve_page
+from perdure.page.views.hosts import repository_labels
 from perdure.page.views.inbox import escape_filter_value
 from perdure.page.views.start import form_fields
 from tests.engine import BUILT, HAPPY, Engine, make_target, until
@@ -106,7 +107,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
 
         _, text = await ada.get("/hosts")
         assert "no budgets are shared here" in text
-        assert re.search(r"<code>\d+@", text), "the worker"
+        assert re.search(r'<code title="\d+@[^"]+/\w{32}">\d+@[^/]+</code>', text), "the worker"
 
         async def free() -> bool:
             """A worker says how it is every few seconds: the last report may be of a moment when the delivery ran."""
@@ -115,7 +116,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
             return {queue: used for used, queue in found} == {TASK_QUEUE: "0/32", engine.home.queue(): "0/32"}
 
         assert await until(free, 60)
-        assert str(origin) in text
+        assert f'<span title="{origin}">calc</span>' in text, "a folder's name"
 
 
 @pytest.mark.timeout(120)
@@ -151,6 +152,15 @@ def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:
     assert found["budget_usd"].kind == "number"
     assert found["fix"].kind == "switch"
     assert all(one.description for one in found.values()), [name for name, one in found.items() if not one.description]
+
+
+def test_two_repositories_whose_folders_are_called_alike_keep_their_paths() -> None:
+    labels = repository_labels(["/a/calc.git", "/b/calc.git", "https://github.com/ada/sums"])
+    assert labels == {
+        "/a/calc.git": "/a/calc.git",
+        "/b/calc.git": "/b/calc.git",
+        "https://github.com/ada/sums": "ada/sums",
+    }
 
 
 def test_what_is_searched_for_stays_a_value() -> None:

@@ -87,7 +87,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     taken.append("raised")
                     await bar.get_by_label("Dollars more").fill("5")
                     await bar.get_by_role("button", name="Raise the budget").click()
-                    await said(ada, "calc-sub: added $5")
+                    await said(ada, "Add sub: added $5")
                 case "plan" if "rejected" not in taken:
                     taken.append("rejected")
                     await until(lambda of=now.target: stands_for(grace, of))  # type: ignore[misc]
@@ -96,7 +96,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     await expect(comment).to_be_focused()
                     await comment.fill("with types, please")
                     await bar.get_by_role("button", name=f"Reject plan {now.target[:7]}").click()
-                    await said(ada, "calc-sub: rejected: plan")
+                    await said(ada, "Add sub: rejected: plan")
                     await grace.get_by_role("button", name=f"Approve plan {now.target[:7]}").click()
                     await expect(grace.get_by_role("alert")).to_contain_text("decided before, otherwise: rejected")
                 case "plan":
@@ -108,18 +108,18 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     assert "title: Add typed sub" in text
                     await plan.fill(text.replace("title: Add typed sub", "title: Add sub as edited"))
                     await ada.get_by_role("button", name="Approve as edited").click()
-                    await said(ada, "calc-sub: approved: plan")
+                    await said(ada, "Add sub: approved: plan")
                 case "question":
                     taken.append("answered")
                     await bar.get_by_label(TOLD).check()
                     await bar.get_by_role("button", name="Answer").click()
-                    await said(ada, "calc-sub: answered")
+                    await said(ada, "Add sub: answered")
                 case "pull_request":
                     taken.append("approved")
                     file = ada.locator(".file").filter(has_text="calc.py")
                     await expect(file.locator(".added", has_text="def sub")).to_be_visible()
                     await bar.get_by_role("button", name=f"Approve commit {now.target[:7]}").click()
-                    await said(ada, "calc-sub: approved: pull request")
+                    await said(ada, "Add sub: approved: pull request")
         assert {*taken} == {"raised", "rejected", "edited", "answered", "approved"}, taken
         result = await finished(submitted, engine)
         check_shipped(origin, engine, result, {})

@@ -76,12 +76,11 @@ async def test_a_change_of_20_000_lines_and_a_line_of_5_mb_is_open_in_seconds_an
 ) -> None:
     async with looking(reviewed.browser, reviewed.page) as page:
         await expect(question(page, "calc-sub").get_by_text("Add sub")).to_be_visible()
+        began = time.monotonic()
         await open_review(page, "calc-sub")
         await expect(page.get_by_text("The change is too long for this page")).to_be_visible()
         many = page.locator(".file").filter(has=page.get_by_text("many.py", exact=True))
         await expect(many.get_by_text(f"{20001 - FILE_LINES_SHOWN} more lines of this file not shown")).to_be_visible()
-        began = time.monotonic()
-        await page.reload()
         assert await page.locator(".lines tr").count() > FILE_LINES_SHOWN
         frame = await page.evaluate(
             "() => new Promise(done => { const t = performance.now(); "
@@ -94,7 +93,8 @@ async def test_a_change_of_20_000_lines_and_a_line_of_5_mb_is_open_in_seconds_an
         ada.session.get(f"{reviewed.page.url}/deliveries/calc-sub/change.txt") as whole,
     ):
         assert whole.headers["content-type"].startswith("text/plain")
-        text = (await whole.content.readexactly(500_000)).decode(errors="replace")
+        text = await whole.text()
+        assert len(text) > 5_000_000
         assert "\u202e" not in text
         assert "⟨U+202E⟩right to left ⟨U+001B⟩[31m" in text
         assert "+x19999 = 19999" in text, "beyond what the page shows"

@@ -44,6 +44,9 @@ async def test_a_sibling_is_forked_on_the_page_shown_beside_its_origin_and_the_o
         status, text = await ada.get(f"/compare?one=calc-sub&other={sibling}")
         assert status == 200
         assert f"{sibling} is forked from calc-sub at implement:2" in text
+        title = '<a href="/deliveries/calc-sub">Add sub &lt;script&gt;alert(1)&lt;/script&gt;</a>'
+        assert f'{title} <span class="dim">calc-sub</span>' in text
+        assert "#1</span>" in text
         assert re.search(r'<th scope="row">calc.py</th><td>\+\d+ −\d+</td><td>the same</td>', text), text
         assert EVIL not in text
         for wrong in ("/compare", "/compare?one=calc-sub&other=calc-sub", f"/compare?one=calc-sub&other={EVIL}"):

@@ -11,7 +11,7 @@ from visitors import visiting
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.page.server import serve_page
 from tests.e2e.test_backlogs import STORY, ended, night
-from tests.engine import Engine, make_target
+from tests.engine import Engine, make_target, until
 
 EVIL = "<script>alert(1)</script>"
 ITEMS = [
@@ -39,6 +39,7 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
         assert status == 200
         assert '<a href="/deliveries/night%2Fsub">Add subtract</a> <span class="dim">sub</span>' in text
         assert "blocked by broken" in text
+        assert 'Say hello <span class="dim">hello</span>' in text, "it has not begun"
         assert "<svg" in text
         assert "<script>alert" not in text
         assert 'action="/backlogs/night/items/broken/skip"' in text
@@ -60,3 +61,39 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
         assert "skipped: broken" in re.sub(r"<[^>]+>", "", text), "the answer to the form"
         assert (await ada.get("/backlogs/no-such"))[0] == 400
         assert (await ada.get("/backlogs/night%2Fsub"))[0] == 400, "a delivery is no backlog"
+
+
+ASKING = f"""
+[[line]]
+step = "implement"
+turn = 1
+contains = ["Add power"]
+use = [{{ tool = "ask", input = {{ text = "What of an exponent below zero?", kind = "text", why = "" }} }}]
+{STORY}"""
+CHAIN = [
+    {"id": "power", "request": "Add power"},
+    {"id": "hello", "request": "Say hello", "depends_on": ["power"]},
+    {"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]},
+]
+
+
+@pytest.mark.timeout(200)
+async def test_the_inbox_says_how_many_items_a_question_of_a_backlog_holds_up(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Engine.open(tmp_path, ASKING, ports=ports) as engine,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18520)) as page,
+        visiting(page) as ada,
+    ):
+        engine.worker()
+        backlog = await night(engine, origin, items=CHAIN)
+
+        async def line_of_question() -> str:
+            _, text = await ada.get("/")
+            line = re.search(r'<a href="/deliveries/night%2Fpower/decide".*?</a>', text, re.DOTALL)
+            return line[0] if line and "unblocks" in line[0] else ""
+
+        line = re.sub(r"<[^>]+>", "", await until(line_of_question, timeout=90))
+        assert "What of an exponent below zero?" in line
+        assert "in night · unblocks 2" in line
+        await backlog.cancel()

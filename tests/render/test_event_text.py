@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.events import Event, EventType
+from perdure.models.webui.captions import wait_caption
 from perdure.render.event_text import event_sentence, is_repetition
 from perdure.render.formatting import action_text
 
@@ -71,6 +72,8 @@ def test_whatever_was_sent_there_is_one_line_about_it(type: EventType, data: dic
 def test_what_is_told_by_its_result_is_not_told_twice() -> None:
     assert is_repetition(event("step_ended", {"ending": "done"}, step="commit"))
     assert not is_repetition(event("step_ended", {"ending": "done"}, step="implement"))
+    assert is_repetition(event("waiting", {"why": wait_caption("approve the plan")})), "the gate says it"
+    assert not is_repetition(event("waiting", {"why": "its share of the budget"}))
 
 
 def test_a_piece_of_json_that_streams_in_is_named() -> None:

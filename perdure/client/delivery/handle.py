@@ -32,7 +32,7 @@ from perdure.models.delivery.request import parse_request
 from perdure.models.delivery.result import DeliveryResult, ProgressStatus, Status
 from perdure.models.delivery.state import DeliveryState, Progress, retry_request
 from perdure.models.delivery.summary import progress_of, result_of
-from perdure.models.delivery.turn import TextPage, VaultReadInput
+from perdure.models.delivery.turn import PAGE_CHARS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput, InvalidRequest, NotBegun, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
@@ -178,8 +178,11 @@ class Delivery(Decisions):
         queue: str | None = None,
         checkpoint: str = "",
         patience: timedelta = READ_TIMEOUT,
+        chars: int = PAGE_CHARS,
     ) -> TextPage:
-        """Read one page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of `checkpoint` where given.
+        """Read one page of `turns`, `turns_json`, `logs` or `diff`, as of `checkpoint` where given.
+
+        It has at most 64 KiB, of `turns`, `logs` and `diff` at most `chars` characters (PAGE_CHARS_MOST).
 
         Read on the delivery's host by an activity outside of any workflow, so that nothing goes into the delivery's
         history. `queue` is that host's task queue; None: it is taken from `progress`, which may raise NoWorker. Returns
@@ -189,7 +192,9 @@ class Delivery(Decisions):
         where = queue or (await self.progress()).queue
         if where is None:
             return TextPage(text="")
-        work = VaultReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint)
+        work = VaultReadInput(
+            delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint, chars=chars
+        )
         return await run_on_host(self._client, "read", work, TextPage, queue=where, about=self.id, within=patience)
 
     async def has_pollers(self, queue: str) -> bool:

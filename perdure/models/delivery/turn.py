@@ -125,8 +125,18 @@ class TurnResult(HistoryModel):
     waited_s: float = 0.0
 
 
+PAGE_CHARS = 16_000
+"""Characters of a text in one page where nothing else is asked for: at most 64 KiB, whatever the characters."""
+
+PAGE_CHARS_MOST = 200_000
+"""Most characters of a text in one page: in JSON at most 1.2 MB, whatever the characters; a server takes 2 MB."""
+
+
 class TextPage(HistoryModel):
-    """A piece of a log, a diff or a table, at most 64 KiB; `next` is the offset to go on from, None at the end."""
+    """A piece of a log, a diff or a table, at most 64 KiB where no more is asked for.
+
+    `next` is the offset to go on from, None at the end.
+    """
 
     text: str
     next: int | None = None
@@ -141,12 +151,14 @@ class VaultReadInput(HistoryModel):
 
     what        `turns`, `turns_json`, `logs`, `diff`, `artifact`, or `artifact64` (base64, for what is no text)
     checkpoint  the last checkpoint, or the SHA-256 of an artifact
+    chars       the most characters of the page, where it is a text; a worker of an older release returns fewer
     """
 
     delivery: str
     what: str
     offset: int = Field(default=0, ge=0)
     checkpoint: str = ""
+    chars: int = Field(default=PAGE_CHARS, ge=1, le=PAGE_CHARS_MOST)
 
 
 class Note(HistoryModel):

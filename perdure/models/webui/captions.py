@@ -51,9 +51,13 @@ def turn_caption(attempt: int, turn: int, previous_summary: str, model: str) -> 
     return shorten(f"{_round_prefix(attempt)}turn {turn}{after}", _LONGEST)
 
 
+WAITS_FOR_YOU = "waiting for you: "
+"""Beginning of such a caption."""
+
+
 def wait_caption(question: str) -> str:
     """Return the caption of the timer under which a delivery waits for a person to decide."""
-    return shorten(f"waiting for you: {' '.join(question.split())}", _LONGEST)
+    return shorten(f"{WAITS_FOR_YOU}{' '.join(question.split())}", _LONGEST)
 
 
 def _round_prefix(attempt: int) -> str:

@@ -15,11 +15,11 @@ from perdure.client import Backlog, RunDescription
 from perdure.client.namespace import read_pending_decisions
 from perdure.models.errors import BadInput
 from perdure.models.limits import PRIORITY_MOST
-from perdure.models.webui.backlog import count_phases
+from perdure.models.webui.backlog import SHOWN, count_phases
 from perdure.page.render import TITLES, form_text, perdure_of, person_of, redirect_with_message, render, stream_part
 from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.report import item_state
-from perdure.render.backlog.text import PHASE_MARKS, PHASE_ORDER
+from perdure.render.backlog.text import PHASE_MARKS
 from perdure.text import short_sha, shorten
 
 _MESSAGES = {
@@ -102,7 +102,7 @@ async def _template_values(request: web.Request, backlog: Backlog, seen: RunDesc
     """
     progress = await backlog.progress()
     pending_decisions = await read_pending_decisions(backlog, progress)
-    order = {phase: place for place, phase in enumerate(PHASE_ORDER)}
+    order = {phase: place for place, phase in enumerate(SHOWN)}
     return {
         "id": backlog.id,
         "seen": seen,

@@ -14,7 +14,7 @@ from perdure.local.connect import not_received_message
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
-from perdure.page.render import delivery_of, path_part, person_of, redirect_with_message, render
+from perdure.page.render import TITLES, delivery_of, path_part, person_of, redirect_with_message, render
 from perdure.render.decision_lines import explain_invalid_answer, resolve_answer
 from perdure.text import one_line, shorten
 
@@ -46,9 +46,9 @@ async def post_decision(request: web.Request) -> web.Response:
     except BadInput as error:
         return _render_refusal(request, error, fields)
     message = reply.message if reply.received else not_received_message()
-    return redirect_with_message(
-        request, f"/?after={path_part(delivery.id)}", f"{delivery.id}: {one_line(message, 300)}"
-    )
+    title = (await request.app[TITLES].read_titles([delivery.id])).get(delivery.id, delivery.id)
+    message = f"{shorten(title, 100)}: {one_line(message, 300)}"
+    return redirect_with_message(request, f"/?after={path_part(delivery.id)}", message)
 
 
 async def _send_approval(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:

@@ -17,6 +17,7 @@ from perdure.client.delivery.rewinding import fork, rewind
 from perdure.client.delivery.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.render import (
+    TITLES,
     delivery_of,
     form_text,
     path_part,
@@ -100,7 +101,8 @@ async def show_comparison(request: web.Request) -> web.StreamResponse:
     if not first or not other or first == other:
         raise BadInput("name two deliveries to compare", fix="/compare?one=ID&other=ID")
     compared = await load_comparison(perdure_of(request).delivery(first), perdure_of(request).delivery(other))
-    return render(request, "compare.html", found=compared, rows=comparison_rows(compared)[1:])
+    titles = await request.app[TITLES].read_titles([first, other])
+    return render(request, "compare.html", found=compared, titles=titles, rows=comparison_rows(compared)[1:])
 
 
 async def act_on_delivery(request: web.Request) -> web.StreamResponse:
@@ -157,6 +159,7 @@ async def _template_values(request: web.Request, delivery: Delivery, seen: RunDe
     return template_values(report, pictures) | {
         "id": delivery.id,
         "seen": seen,
+        "titles": await request.app[TITLES].read_titles([delivery.id]),
         "once": secrets.token_hex(16),
         "places": places,
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +24,7 @@ from perdure.models.budget.treasury import TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKER_REPORT_INTERVAL
 from perdure.page.render import perdure_of, render
+from perdure.render.formatting import repository_label
 
 DAYS = 14
 """Days of spending, today among them."""
@@ -103,6 +105,7 @@ async def show_hosts(request: web.Request) -> web.StreamResponse:
         days=days,
         repositories=repositories,
         labels=labels,
+        labels_of=repository_labels(repositories),
         most=max(days.values(), default=0.0),
         unknown=sum(entry.cost_usd is None for entry in listed),
         counted=len(listed),
@@ -206,6 +209,13 @@ def sum_costs(listed: list[ListEntry]) -> tuple[dict[str, float], dict[str, floa
             for label in entry.labels:
                 labels[label] += entry.cost_usd
     return dict(sorted(days.items(), reverse=True)), _most_costly(repositories), _most_costly(labels)
+
+
+def repository_labels(repositories: Iterable[str]) -> dict[str, str]:
+    """Return the labels of these repositories; of those whose labels would be alike, they themselves."""
+    labels = {repository: repository_label(repository) for repository in repositories}
+    counts = Counter(labels.values())
+    return {repository: label if counts[label] == 1 else repository for repository, label in labels.items()}
 
 
 def _most_costly(costs: dict[str, float]) -> dict[str, float]:

@@ -12,8 +12,9 @@ from markupsafe import Markup, escape
 
 from perdure.client.yaml_files import to_editable
 from perdure.models.delivery.decisions import Gate
+from perdure.models.delivery.turn import PAGE_CHARS_MOST
 from perdure.page.highlight import Piece, highlight
-from perdure.page.render import delivery_of, render
+from perdure.page.render import TITLES, delivery_of, render
 from perdure.page.views.delivery import read_report
 from perdure.render.change import ChangeByFile, ChangedFile, ChangeLine, review_change
 from perdure.render.decision_lines import decision_subject, earlier_rejection, plan_lines
@@ -56,6 +57,7 @@ async def show_review(request: web.Request) -> web.Response:
     pending_decision = await delivery.waits_for()
     report, _ = await read_report(request, delivery, await delivery.describe())
     values: dict[str, Any] = template_values(report, {})
+    values["titles"] = await request.app[TITLES].read_titles([delivery.id])
     if pending_decision.gate in _SHOWS_CHANGE and report.diff:
         values["shown"] = await _shown_change(request, report)
     elif pending_decision.gate in (Gate.PLAN, Gate.ITEMS) and report.plan is None and report.written_plan:
@@ -81,7 +83,8 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
     """
     delivery = delivery_of(request)
     report, _ = await read_report(request, delivery, await delivery.describe())
-    page = await delivery.read_page("diff")
+    queue = (await delivery.progress()).queue
+    page = await delivery.read_page("diff", 0, queue, chars=PAGE_CHARS_MOST)
     answer = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
     await answer.prepare(request)
     await answer.write(f"{report.delivery_id}, commit {report.head_sha}\n\n".encode())
@@ -89,7 +92,7 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
         await answer.write(reveal(page.text.replace("\r\n", "\n")).encode())
         if page.next is None:
             break
-        page = await delivery.read_page("diff", page.next)
+        page = await delivery.read_page("diff", page.next, queue, chars=PAGE_CHARS_MOST)
     await answer.write_eof()
     return answer
 

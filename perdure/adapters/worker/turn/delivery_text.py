@@ -21,12 +21,12 @@ from perdure.models.ids import branch_name
 from perdure.models.phases import Step
 from perdure.text import shorten
 
-PAGE_CHARS = 16_000
-"""Characters of a log or diff in one page: at most 64 KiB, whatever the characters."""
-
 ARTIFACT_PAGE_BYTES = 45_000
 """Bytes of an artifact in one page through Temporal: 60,000 characters in base64, below 64 KiB with what is around
 them."""
+
+DIFF_KEPT_CHARS = 32_000_000
+"""Most characters of the one diff that is kept between two pages of it: a worker has memory for that."""
 
 TURNS_PAGE_CHARS = 48_000
 TURN_SAID_CHARS = 4_000
@@ -38,11 +38,17 @@ _SHOWN_LINES = 20
 """Lines of one tool result in `logs`; the whole of it is in the transcript."""
 
 
+_last_diff: dict[tuple[str, str, str], str] = {}
+"""The diff that was read last, by vault, base and head."""
+
+
 def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> TextPage:
-    """Return one page of what `work.what` names, at most 64 KiB: for `turns_json` a JSON line a turn, for `artifact64`
-    bytes in base64, otherwise text as of `delivery_text`. `work.offset` counts checkpoints, bytes or characters; the
-    page's `next` is the offset of the next one, None after the last. Raises BadInput for a kind that cannot be read,
-    WorkspaceLost for an artifact that is not there."""
+    """Return one page of what `work.what` names: for `turns_json` a JSON line a turn, for `artifact64` bytes in base64,
+    both at most 64 KiB; otherwise at most `work.chars` characters of the text of `delivery_text`.
+
+    `work.offset` counts checkpoints, bytes or characters; the page's `next` is the offset of the next one, None after
+    the last. Raises BadInput for a kind that cannot be read, WorkspaceLost for an artifact that is not there.
+    """
     if work.what == "turns_json":
         return _turns_page(vault, work)
     if work.what == "artifact64":
@@ -51,7 +57,7 @@ def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
         text = base64.b64encode(data[work.offset : end]).decode()
         return TextPage(text=text, next=end if end < len(data) else None)
     whole = delivery_text(vault, record, work)
-    text = whole[work.offset : work.offset + PAGE_CHARS]
+    text = whole[work.offset : work.offset + work.chars]
     end = work.offset + len(text)
     return TextPage(text=text, next=end if end < len(whole) else None)
 
@@ -63,7 +69,7 @@ def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
     artifact that is not there."""
     if work.what == "diff":
         head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
-        return unified_diff(vault, vault.merge_base(record.base_sha, head), head) if head else ""
+        return _diff_text(vault, record.base_sha, head) if head else ""
     if work.what == "artifact":
         return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
     if work.what == "turns":
@@ -71,6 +77,18 @@ def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
     if work.what == "logs":
         return "\n".join(_log_lines(vault, work))
     raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, turns_json, logs, diff, artifact, artifact64")
+
+
+def _diff_text(vault: Vault, base: str, head: str) -> str:
+    """Return the change from the merge base of `base` and `head` to `head`; made once for all who read pages of it one
+    after the other."""
+    key = str(vault.path), base, head
+    if (text := _last_diff.get(key)) is None:
+        text = unified_diff(vault, vault.merge_base(base, head), head)
+        _last_diff.clear()
+        if len(text) <= DIFF_KEPT_CHARS:
+            _last_diff[key] = text
+    return text
 
 
 def _turns_page(vault: Vault, work: VaultReadInput) -> TextPage:

@@ -17,14 +17,13 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.turn.delivery_text import (
     ARTIFACT_PAGE_BYTES,
-    PAGE_CHARS,
     TURN_SAID_CHARS,
     TURNS_PAGE_CHARS,
     delivery_page,
 )
 from perdure.adapters.worker.turn.materials import map_material
 from perdure.cli.look.logs import turns_of_step
-from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
+from perdure.models.delivery.turn import PAGE_CHARS, PAGE_CHARS_MOST, TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput, WorkspaceLost
 from perdure.models.phases import Step
 
@@ -35,12 +34,12 @@ def vault_of_text(bench: Bench) -> Vault:
     return Workspace.open(bench.host.home, DELIVERY).vault
 
 
-def pages(bench: Bench, what: str, checkpoint: str = "") -> list[TextPage]:
+def pages(bench: Bench, what: str, checkpoint: str = "", chars: int = PAGE_CHARS) -> list[TextPage]:
     """All of them; each offset as the page before named it."""
     record = Workspace.open(bench.host.home, DELIVERY).record()
     found, offset = [], 0
     while True:
-        work = VaultReadInput(delivery=DELIVERY, what=what, offset=offset, checkpoint=checkpoint)
+        work = VaultReadInput(delivery=DELIVERY, what=what, offset=offset, checkpoint=checkpoint, chars=chars)
         found.append(delivery_page(vault_of_text(bench), record, work))
         if (then := found[-1].next) is None:
             return found
@@ -61,6 +60,10 @@ async def test_an_artifact_of_any_bytes_arrives_as_it_was_in_pages_below_64_kib(
     read = pages(bench, "artifact", vault_of_text(bench).put_artifact(DELIVERY, text.encode()))
     assert "".join(page.text for page in read) == text
     assert len(read) == 2, "a text is paged by characters"
+    text = "\u0001€" * (PAGE_CHARS_MOST // 2)
+    read = pages(bench, "artifact", vault_of_text(bench).put_artifact(DELIVERY, text.encode()), PAGE_CHARS_MOST)
+    assert [page.text for page in read] == [text], "in one, as a reader of much asks for"
+    assert len(read[0].model_dump_json().encode()) < 2_000_000, "which a server takes"
 
     with pytest.raises(WorkspaceLost, match="is not in the vault"):
         pages(bench, "artifact64", "0" * 64)
