@@ -43,70 +43,76 @@ def event_sentence(event: Event) -> str:
 Data = Mapping[str, Any]
 
 
-def _text(data: Data, name: str) -> str:
+def _text_field(data: Data, name: str) -> str:
     """Return a field as text; empty where it is none: signals and updates carry what their senders wrote."""
     value = data.get(name)
     return one_line(value, _LINE_CHARS) if isinstance(value, str) else ""
 
 
-def _count(data: Data, name: str) -> int:
+def _count_field(data: Data, name: str) -> int:
     value = data.get(name)
     return value if isinstance(value, int) else 0
 
 
-def _object(data: Data, name: str) -> Data:
+def _object_field(data: Data, name: str) -> Data:
     value = data.get(name)
     return value if isinstance(value, Mapping) else {}
 
 
-def _with(sentence: str, more: str, joint: str = ": ") -> str:
+def _add_detail(sentence: str, more: str, joint: str = ": ") -> str:
     """Return a sentence with more behind it, where there is more."""
     return f"{sentence}{joint}{more}" if more else sentence
 
 
-def _started(data: Data) -> str:
-    begins = _text(data, "begins")
-    return _with(f"starts at {begins[:16].replace('T', ' ')} UTC" if begins else "started", _text(data, "request"))
+def _started_sentence(data: Data) -> str:
+    begins = _text_field(data, "begins")
+    return _add_detail(
+        f"starts at {begins[:16].replace('T', ' ')} UTC" if begins else "started", _text_field(data, "request")
+    )
 
 
-def _continued(data: Data) -> str:
+def _continued_sentence(data: Data) -> str:
     by = {"retry": "retried from its last checkpoint", "rewind": "rewound to an earlier turn"}
-    return by.get(_text(data, "by"), "its history goes on in another run")
+    return by.get(_text_field(data, "by"), "its history goes on in another run")
 
 
-def _turn(data: Data) -> str:
+def _turn_sentence(data: Data) -> str:
     cost = data.get("cost_usd")
     paid = format_money(cost) if isinstance(cost, int | float) else "cost unknown"
-    return _with(_text(data, "summary") or "a turn", paid, " · ")
+    return _add_detail(_text_field(data, "summary") or "a turn", paid, " · ")
 
 
-def _step_ended(data: Data) -> str:
-    ending = _text(data, "ending").replace("_", " ")
-    return _with("done" if ending in ("", "done") else f"ended, {ending}", _text(data, "summary"))
+def _step_ended_sentence(data: Data) -> str:
+    ending = _text_field(data, "ending").replace("_", " ")
+    return _add_detail("done" if ending in ("", "done") else f"ended, {ending}", _text_field(data, "summary"))
 
 
-def _commit(data: Data) -> str:
-    return _with(f"commit {short_sha(_text(data, 'commit'))}", _text(data, "summary"))
+def _commit_sentence(data: Data) -> str:
+    return _add_detail(f"commit {short_sha(_text_field(data, 'commit'))}", _text_field(data, "summary"))
 
 
-def _test_result(data: Data) -> str:
-    return _with(f"tests {_text(data, 'status') or 'ended'}", _text(data, "summary"))
+def _test_result_sentence(data: Data) -> str:
+    return _add_detail(f"tests {_text_field(data, 'status') or 'ended'}", _text_field(data, "summary"))
 
 
-def _review(data: Data) -> str:
+def _review_sentence(data: Data) -> str:
     counts = [
-        f"{_count(data, name)} {word}"
+        f"{_count_field(data, name)} {word}"
         for name, word in (("blocker", "blockers"), ("tech_debt", "tech debt"), ("skippable", "skippable"))
     ]
     return f"review: {', '.join(counts)}"
 
 
-def _gate(data: Data) -> str:
-    return _with("waits for a decision", _text(data, "words")) if data.get("gate") else "no decision is needed any more"
+def _gate_sentence(data: Data) -> str:
+    return (
+        _add_detail("waits for a decision", _text_field(data, "words"))
+        if data.get("gate")
+        else "no decision is needed any more"
+    )
 
 
-def _waiting(data: Data) -> str:
-    return _with("waits", _text(data, "why"))
+def _waiting_sentence(data: Data) -> str:
+    return _add_detail("waits", _text_field(data, "why"))
 
 
 _UPDATES = {
@@ -118,11 +124,11 @@ _UPDATES = {
 }
 
 
-def _decision(data: Data) -> str:
-    payload = _object(data, "said")
-    sentence = _UPDATES.get(_text(data, "name")) or f"{_text(data, 'name').replace('_', ' ')} decided"
-    by, comment = _text(payload, "by"), _text(payload, "note") or _text(payload, "answer")
-    return _with(_with(sentence, by, " by "), comment)
+def _decision_sentence(data: Data) -> str:
+    payload = _object_field(data, "said")
+    sentence = _UPDATES.get(_text_field(data, "name")) or f"{_text_field(data, 'name').replace('_', ' ')} decided"
+    by, comment = _text_field(payload, "by"), _text_field(payload, "note") or _text_field(payload, "answer")
+    return _add_detail(_add_detail(sentence, by, " by "), comment)
 
 
 _SIGNALS = {
@@ -141,77 +147,77 @@ _SIGNALS = {
 }
 
 
-def _signal_sentence(name: str, payload: Data) -> str:
+def _message_sentence(name: str, payload: Data) -> str:
     """Return a signal in words; of one that nobody here knows, its name."""
-    by = _text(payload, "by")
+    by = _text_field(payload, "by")
     match name:
         case "say":
-            return _with(f"{by} says" if by else "message", _text(payload, "text"))
+            return _add_detail(f"{by} says" if by else "message", _text_field(payload, "text"))
         case "hold":
-            return _with(_with("held", by, " by "), _text(payload, "reason"))
+            return _add_detail(_add_detail("held", by, " by "), _text_field(payload, "reason"))
         case "decide":
-            update = _text(payload, "update")
-            return _decision({"name": update, "said": payload.get("said")})
+            update = _text_field(payload, "update")
+            return _decision_sentence({"name": update, "said": payload.get("said")})
         case _:
-            outcome = _text(payload, "status") or _text(payload, "words")
-            return _with(_SIGNALS.get(name, name.replace("_", " ")), outcome.replace("_", " "))
+            outcome = _text_field(payload, "status") or _text_field(payload, "words")
+            return _add_detail(_SIGNALS.get(name, name.replace("_", " ")), outcome.replace("_", " "))
 
 
-def _signal(data: Data) -> str:
-    return _signal_sentence(_text(data, "name"), _object(data, "said"))
+def _signal_sentence(data: Data) -> str:
+    return _message_sentence(_text_field(data, "name"), _object_field(data, "said"))
 
 
-def _item(data: Data) -> str:
-    return _signal_sentence(_text(data, "event"), data)
+def _item_sentence(data: Data) -> str:
+    return _message_sentence(_text_field(data, "event"), data)
 
 
-def _worker_death(data: Data) -> str:
-    return f"its worker died; try {_count(data, 'tries')} goes on"
+def _worker_death_sentence(data: Data) -> str:
+    return f"its worker died; try {_count_field(data, 'tries')} goes on"
 
 
-def _landing(data: Data) -> str:
-    commit = _text(data, "commit")
-    return _with(f"landed as {short_sha(commit)}" if commit else "could not land", _text(data, "summary"))
+def _landing_sentence(data: Data) -> str:
+    commit = _text_field(data, "commit")
+    return _add_detail(f"landed as {short_sha(commit)}" if commit else "could not land", _text_field(data, "summary"))
 
 
-def _pull_request(data: Data) -> str:
+def _pull_request_sentence(data: Data) -> str:
     kind = "draft pull request" if data.get("draft") else "pull request"
-    return _with(f"{kind} #{_count(data, 'number')}", _text(data, "url"))
+    return _add_detail(f"{kind} #{_count_field(data, 'number')}", _text_field(data, "url"))
 
 
-def _receipt(data: Data) -> str:
+def _receipt_sentence(data: Data) -> str:
     parts = [
-        format_count(_count(data, "worker_deaths"), "worker death"),
-        f"{format_count(_count(data, 'turns_redone'), 'turn')} redone",
-        f"{format_count(_count(data, 'replies_paid_twice'), 'reply', 'replies')} paid twice",
+        format_count(_count_field(data, "worker_deaths"), "worker death"),
+        f"{format_count(_count_field(data, 'turns_redone'), 'turn')} redone",
+        f"{format_count(_count_field(data, 'replies_paid_twice'), 'reply', 'replies')} paid twice",
     ]
     return f"receipt: {', '.join(parts)}"
 
 
-def _ended(data: Data) -> str:
-    return _with(_text(data, "outcome").replace("_", " ") or "ended", _text(data, "reason"))
+def _ended_sentence(data: Data) -> str:
+    return _add_detail(_text_field(data, "outcome").replace("_", " ") or "ended", _text_field(data, "reason"))
 
 
 _SENTENCES: Mapping[EventType, Callable[[Data], str]] = {
-    EventType.STARTED: _started,
-    EventType.CONTINUED: _continued,
-    EventType.PHASE: lambda data: f"phase {_text(data, 'phase')}",
+    EventType.STARTED: _started_sentence,
+    EventType.CONTINUED: _continued_sentence,
+    EventType.PHASE: lambda data: f"phase {_text_field(data, 'phase')}",
     EventType.STEP_STARTED: lambda data: "begins, to mend what was found" if data.get("correction") else "begins",
-    EventType.ACTIVITY: _turn,
-    EventType.STEP_ENDED: _step_ended,
-    EventType.STEP_FAILED: lambda data: _with("failed", _text(data, "why")),
-    EventType.COMMIT: _commit,
-    EventType.TEST_RESULT: _test_result,
-    EventType.REVIEW: _review,
-    EventType.QUESTION: lambda data: _with("asks", _text(data, "text")),
-    EventType.GATE: _gate,
-    EventType.WAITING: _waiting,
-    EventType.DECISION: _decision,
-    EventType.SAID: _signal,
-    EventType.WORKER_DEATH: _worker_death,
-    EventType.LANDING: _landing,
-    EventType.PULL_REQUEST: _pull_request,
-    EventType.RECEIPT: _receipt,
-    EventType.ITEM: _item,
-    EventType.ENDED: _ended,
+    EventType.ACTIVITY: _turn_sentence,
+    EventType.STEP_ENDED: _step_ended_sentence,
+    EventType.STEP_FAILED: lambda data: _add_detail("failed", _text_field(data, "why")),
+    EventType.COMMIT: _commit_sentence,
+    EventType.TEST_RESULT: _test_result_sentence,
+    EventType.REVIEW: _review_sentence,
+    EventType.QUESTION: lambda data: _add_detail("asks", _text_field(data, "text")),
+    EventType.GATE: _gate_sentence,
+    EventType.WAITING: _waiting_sentence,
+    EventType.DECISION: _decision_sentence,
+    EventType.SAID: _signal_sentence,
+    EventType.WORKER_DEATH: _worker_death_sentence,
+    EventType.LANDING: _landing_sentence,
+    EventType.PULL_REQUEST: _pull_request_sentence,
+    EventType.RECEIPT: _receipt_sentence,
+    EventType.ITEM: _item_sentence,
+    EventType.ENDED: _ended_sentence,
 }
