@@ -24,18 +24,19 @@ from perdure.client.server.overview import LOOK_S, Overview, OverviewRow, row_da
 from perdure.local.page import page_address
 from perdure.models.delivery.result_text import pending_text
 from perdure.models.errors import PerdureError
+from perdure.models.limits import NAME_CHARS
 from perdure.render.decision_lines import pending_lines, resolve_answer
 from perdure.render.formatting import align_columns, time_ago
 from perdure.render.step_lines import phase_bar
-from perdure.text import format_money, one_line, shell_word, shorten
+from perdure.text import cut_middle, format_money, one_line, shell_word, shorten
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
 
 HELP = "n/p or arrows choose · a decide · s say · h hold or resume · o open the page · q quit"
 _WIDE_ID, _NARROW = 28, 78
-_WIDE, _CHANGE = 132, 48
-"""Columns of a terminal that has room for the size of changes, and of that column."""
+_WIDE, _TITLE, _CHANGE = 132, 32, 48
+"""Columns of a terminal that has room for titles and the size of changes, and of these two."""
 _ACTION_KEYS = ("a", "r", "s", "h", "o")
 
 
@@ -145,18 +146,21 @@ def table_lines(rows: Sequence[OverviewRow], width: int | None, now: datetime | 
         ended += row.closed is not None
         if ended <= SHOWN_ENDED or row.closed is None:
             cells.append(_cells_of(row, now, narrow=narrow, wide=wide))
-    heading = ("", "delivery", "phase", "since", "cost", *(("change",) if wide else ()), "doing")
+    heading = ("", "delivery", *(("title",) if wide else ()), "phase", "since", "cost")
+    heading += (*(("change",) if wide else ()), "doing")
     lines = align_columns([heading, *cells], width) if cells else []
     return [line if width is None else shorten(line, width) for line in lines]
 
 
 def _cells_of(row: OverviewRow, now: datetime, *, narrow: bool, wide: bool) -> tuple[str, ...]:
-    """Return the cells of a row: mark, id, phase, since when, cost, on a wide screen the change, what it does."""
-    id = shorten(row.id, _WIDE_ID // 2) if narrow else row.id
+    """Return the cells of a row: mark, id, on a wide screen title, phase, since when, cost, on a wide screen change,
+    what it does."""
+    id = cut_middle(one_line(row.id, NAME_CHARS), _WIDE_ID // 2 if narrow else _WIDE_ID, "…", head_share=0.5)
+    title = (one_line(row.title, _TITLE),) if wide else ()
     since = time_ago((now - (row.since or row.closed or row.started)).total_seconds())
     cost = format_money(row.cost_usd) if row.cost_usd is not None else ""
     change = (one_line(row.change, _CHANGE),) if wide else ()
-    return mark_of(row), one_line(id, _WIDE_ID), phase_cell(row), since, cost, *change, activity_text(row)
+    return mark_of(row), id, *title, phase_cell(row), since, cost, *change, activity_text(row)
 
 
 def mark_of(row: OverviewRow) -> str:

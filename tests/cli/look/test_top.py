@@ -47,6 +47,21 @@ def test_every_line_fits_and_nothing_of_others_moves_the_cursor(width: int) -> N
     assert "5 min" in lines[1]
 
 
+@pytest.mark.parametrize("width", [60, 100])
+def test_two_deliveries_never_look_alike(width: int) -> None:
+    rows = [row("calc-add-subtraction-of-fractions-" + end) for end in ("3f09", "3f10")]
+    first, second = (line.split()[1] for line in table_lines(rows, width, NOW)[1:])
+    assert first != second
+    assert first.endswith("3f09")
+
+
+def test_a_wide_terminal_has_titles() -> None:
+    (heading, line) = table_lines([row(title="Add sub\x1b[2J to calc")], 160, NOW)
+    assert "title" in heading
+    assert "Add sub" in line
+    assert "\x1b" not in line
+
+
 def test_a_silent_worker_a_failure_and_a_backlog_are_seen_at_a_glance() -> None:
     assert mark_of(row(silent_since=NOW)) == "?"
     assert mark_of(row(closed=NOW, status="not_delivered")) == "✗"
