@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.look.watch import AWAY
+from perdure.cli.look.follower import AWAY
 from perdure.local.server import find_server
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from notice_fixtures import telling
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
@@ -394,7 +396,8 @@ async def test_one_that_was_terminated_is_not_shown_as_running(client: Client, f
         await handle.terminate("by hand")
         assert (await Backlog(client, fresh).progress()).status == "terminated"
         branch.holding["one"].set()
-        await client.get_workflow_handle(f"{fresh}/one").terminate()
+        with suppress(RPCError):  # a busy worker may not have started it
+            await client.get_workflow_handle(f"{fresh}/one").terminate()
 
 
 ITEMS_OF_TOLD = ({"id": "schema", "issue": 13}, {"id": "export", "depends_on": ["schema"]}, {"id": "docs", "issue": 14})

@@ -82,7 +82,7 @@ async def test_an_issue_is_named_by_number_hash_or_address(
 ) -> None:
     named = way.replace("URL", f"{github.url}/me/calc/issues/1")
     found = await taken(env, issue=named)
-    assert (found.request.issue, found.request.request) == (1, "")
+    assert (found.request.issue, found.request.request) == ("1", "")
     assert found.work.issue_label == '#1 "Add sub"'
     assert found.target.checkout == here
 
@@ -95,12 +95,12 @@ async def test_an_issue_is_named_in_the_text(
     github: GitHubTwin, env: dict[str, str], here: Path, text: str, words: str
 ) -> None:
     found = await taken(env, text=text.replace("URL", f"{github.url}/me/calc/issues/1"))
-    assert (found.request.issue, found.request.request) == (1, words)
+    assert (found.request.issue, found.request.request) == ("1", words)
 
 
 async def test_words_go_along_with_an_issue_and_may_name_others(env: dict[str, str], here: Path) -> None:
     found = await taken(env, issue="1", text="unlike #2 and #3")
-    assert (found.request.issue, found.request.request) == (1, "unlike #2 and #3")
+    assert (found.request.issue, found.request.request) == ("1", "unlike #2 and #3")
     error = await refused(env, text="unlike #2 and #3")
     assert error.what == "the request names 2 issues: #2, #3"
     assert "--issue 2" in error.fix
@@ -196,7 +196,7 @@ async def test_an_app_reads_the_issue_where_it_is_installed_and_is_refused_in_wo
 
 async def test_a_publisher_of_its_own_holds_the_token(env: dict[str, str], here: Path) -> None:
     nobody = env | {"PERDURE_GITHUB_TOKEN": "", "PERDURE_PUBLISHER_QUEUE": "perdure-publisher"}
-    assert (await taken(nobody, issue="1")).request.issue == 1
+    assert (await taken(nobody, issue="1")).request.issue == "1"
 
 
 async def test_workers_elsewhere_read_what_cannot_be_read_here(
@@ -204,7 +204,7 @@ async def test_workers_elsewhere_read_what_cannot_be_read_here(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     found = await taken(env | {"PERDURE_GITHUB_TOKEN": ""}, issue="99")
-    assert (found.request.issue, found.work.issue_label) == (99, "#99")
+    assert (found.request.issue, found.work.issue_label) == ("99", "#99")
 
 
 async def test_a_github_that_is_away_keeps_nobody_from_submitting(
