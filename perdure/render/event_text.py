@@ -25,7 +25,7 @@ def is_repetition(event: Event) -> bool:
     if event.type == EventType.STEP_STARTED:
         return event.step == Step.COMMIT
     if event.type == EventType.WAITING:
-        return _text(event.data, "why").startswith(WAITS_FOR_YOU)  # the gate says it
+        return _text_field(event.data, "why").startswith(WAITS_FOR_YOU)  # the gate says it
     return event.type == EventType.CONTINUED and event.data.get("by") == "length"
 
 
