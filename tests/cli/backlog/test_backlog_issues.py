@@ -47,7 +47,7 @@ async def test_open_issues_are_items_beside_those_of_a_file(github: GitHubTwin, 
     sent = await Backlog(await Client.connect(server, plugins=[perdure_plugin()]), id).request()
     assert sent["items"] == [
         {"id": "api", "request": "Add it"},
-        *({"id": f"issue-{number}", "issue": number} for number in numbers),
+        *({"id": f"issue-{number}", "issue": str(number)} for number in numbers),
     ]
     assert sent["repository"] == f"{github.url}/me/calc.git"
     again = await typed(there, "night.yaml", "--issues", "label:bug", "--detach", "--json")
@@ -87,7 +87,7 @@ async def test_the_same_issues_come_back_to_their_backlog_when_others_have_come(
     ended = (await typed(there, *asked, "--repo", ".")).out
     assert f"issues {new}, {more} have come since, and it has ended: for issue in {new} {more}; do" in ended
     assert "do perdure deliver --issue $issue --repo . --detach; done" in ended
-    assert stays in [item["issue"] for item in (await Backlog(client, "calc-label-ready").request())["items"]]
+    assert str(stays) in [item["issue"] for item in (await Backlog(client, "calc-label-ready").request())["items"]]
 
 
 @pytest.mark.timeout(120)
@@ -106,7 +106,7 @@ async def test_an_issue_that_waits_to_be_merged_is_not_built_a_second_time(
     assert f"#{built} is left out: #{pull} is open for it" in ran.out.splitlines()
     client = await Client.connect(server, plugins=[perdure_plugin()])
     sent = await Backlog(client, "calc-label-due").request()
-    assert sent["items"] == [{"id": f"issue-{other}", "issue": other}]
+    assert sent["items"] == [{"id": f"issue-{other}", "issue": str(other)}]
     for id in ("before", "calc-label-due"):
         again = await typed(there, *asked, "--id", id)
         assert f"{id} is already there: nothing new was started" in again.out, again
