@@ -29,7 +29,7 @@ MOST, EXPONENT, WINDOW = 1.15, 1.05, 12
 REQUEST = {**BUILT, "config": f"{BUILT['config']}[limits]\nturns_per_step = {TURNS + 10}\nbudget_usd = 1000\n"}
 
 
-def screenplay(size: int) -> str:
+def write_screenplay(size: int) -> str:
     """Turns that each add a line to a file and print `size` characters, other ones each time."""
     lines = []
     for turn in range(1, TURNS + 1):
@@ -41,10 +41,10 @@ def screenplay(size: int) -> str:
     return "\n".join([*lines, '[[line]]\nstep = "implement"\nsay = "Add notes"\n'])
 
 
-async def measure(root: Path, size: int) -> list[list[float]]:
+async def measure_turns(root: Path, size: int) -> list[list[float]]:
     """Return for each turn the processor seconds of the worker's own process, its children and the server."""
     origin = make_target(root / "calc.git")
-    async with Engine.open(root, screenplay(size), own_server=True) as engine:
+    async with Engine.open(root, write_screenplay(size), own_server=True) as engine:
         worker, server = engine.worker(), await find_server(engine.home)
         assert server is not None
         assert engine.rehearsal is not None
@@ -64,7 +64,7 @@ async def measure(root: Path, size: int) -> list[list[float]]:
     return [[now - was for now, was in zip(*pair, strict=True)] for pair in zip(marks[1:], marks, strict=False)]
 
 
-def report(size: int, turns: Sequence[Sequence[float]]) -> bool:
+def print_table(size: int, turns: Sequence[Sequence[float]]) -> bool:
     """Print the table of one size; return whether it is within the limits."""
     print(f"\n{size} characters a turn\n\n| turns | own | children | server |\n|---|---|---|---|")
     for first in range(0, len(turns), WINDOW):
@@ -86,7 +86,7 @@ async def main() -> int:
     within = True
     for size in PRINTS:
         with tempfile.TemporaryDirectory(prefix="bench-growth-") as scratch:
-            within = report(size, await measure(Path(scratch), size)) and within
+            within = print_table(size, await measure_turns(Path(scratch), size)) and within
     return 0 if within else 1
 
 

@@ -58,13 +58,13 @@ async def main(folder: Path) -> None:
             executable_path=needs.find_program("chromium"), args=["--no-sandbox"]
         )
         try:
-            await deliveries(browser, folder)
-            await backlog(browser, folder)
+            await take_delivery_pages(browser, folder)
+            await take_backlog_pages(browser, folder)
         finally:
             await browser.close()
 
 
-async def deliveries(browser: Browser, folder: Path) -> None:
+async def take_delivery_pages(browser: Browser, folder: Path) -> None:
     """One that was delivered, one at work and three that wait: the page, the Web UI, the terminal."""
     with tempfile.TemporaryDirectory(prefix="perdure-shots-") as root:
         origin = make_target(Path(root) / "calc.git")
@@ -72,7 +72,7 @@ async def deliveries(browser: Browser, folder: Path) -> None:
             Engine.open(Path(root), STORIES, ports=PORTS) as engine,
             serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18950)) as page,
         ):
-            await _shots(browser, folder, page.address, [(page.url, "page-empty")])
+            await _take_pictures(browser, folder, page.address, [(page.url, "page-empty")])
             engine.worker()
             await finished(await engine.submit(origin), engine)
             plan = await engine.submit(origin, request="Add sub, with types", gates=["plan"], id="typed-sub")
@@ -93,7 +93,7 @@ async def deliveries(browser: Browser, folder: Path) -> None:
                 *((f"{page.url}/{name}", f"page-{name}") for name in ("start", "activity", "history", "hosts")),
                 (f"{page.url}/no-such-page", "page-error"),
             ]
-            await _shots(browser, folder, page.address, pages)
+            await _take_pictures(browser, folder, page.address, pages)
             server = await find_server(engine.home)
             assert server is not None
             ui = f"{server.ui_url}/namespaces/{server.namespace}/workflows"
@@ -104,21 +104,21 @@ async def deliveries(browser: Browser, folder: Path) -> None:
                 await finished(one, engine)
 
 
-async def backlog(browser: Browser, folder: Path) -> None:
+async def take_backlog_pages(browser: Browser, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="perdure-shots-") as root:
         origin = make_target(Path(root) / "calc.git")
         async with Engine.open(Path(root), STORY, ports=PORTS) as engine:
             engine.worker()
             await ended(await night(engine, origin), engine)
             async with serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18960)) as page:
-                await _shots(browser, folder, page.address, [(f"{page.url}/backlogs/night", "page-backlog")])
+                await _take_pictures(browser, folder, page.address, [(f"{page.url}/backlogs/night", "page-backlog")])
 
 
 async def _asked(engine: Engine, id: str) -> object:
     return (await engine.perdure.delivery(id).describe()).pending_decision
 
 
-async def _shots(browser: Browser, folder: Path, first: str, pages: list[tuple[str, str]]) -> None:
+async def _take_pictures(browser: Browser, folder: Path, first: str, pages: list[tuple[str, str]]) -> None:
     """Take whole pages in both schemes and widths, and what a screen shows of those of docs/, in light.
 
     `first` is opened before, for its cookie.

@@ -64,7 +64,7 @@ def is_visible(character: str) -> bool:
     return character.isprintable() and _UNSEEN.match(character) is None
 
 
-def reveal(text: str) -> str:
+def name_hidden_characters(text: str) -> str:
     """Return a text with the name of every character that a person would not see, or that reorders letters, in its
     place: `⟨U+202E⟩`. Tabs and newlines stay."""
     if text.isprintable() and not _UNSEEN.search(text):

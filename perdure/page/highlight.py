@@ -27,7 +27,7 @@ HIGHLIGHT_PATIENCE_S = 20.0
 """Limit in seconds of a busy machine, in which it gets its seconds of a processor late."""
 
 
-async def highlight(texts: Sequence[SourceText]) -> list[list[list[Piece]]] | None:
+async def color_sources(texts: Sequence[SourceText]) -> list[list[list[Piece]]] | None:
     """Return the lines of each text as pieces with CSS classes, in the order of the texts; without lines where a text
     has no colours: its language is not known, or it is beyond SOURCE_CHARS. None where the process was ended by its
     limits."""

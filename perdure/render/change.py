@@ -13,7 +13,7 @@ from perdure.models.checks.verdict_text import ReviewPoint, review_points
 from perdure.models.patch import FilePatch, Hunk, read_files
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.gather import DIFF_CUT_NOTE
-from perdure.text import escape_path, format_count, reveal
+from perdure.text import escape_path, format_count, name_hidden_characters
 
 FILE_LINES_SHOWN = 2_000
 """Lines of one file: more than anybody reads of one, and a browser draws them within a tenth of a second."""
@@ -166,7 +166,7 @@ def _first_number(place: str, sign: str) -> int:
 
 def _cut_line(text: str) -> tuple[str, int]:
     """Return (the beginning of a line that is shown, how many characters of it are not)."""
-    return reveal(text[:LINE_CHARS_SHOWN]), max(len(text) - LINE_CHARS_SHOWN, 0)
+    return name_hidden_characters(text[:LINE_CHARS_SHOWN]), max(len(text) - LINE_CHARS_SHOWN, 0)
 
 
 def _head_notes(file: FilePatch) -> Iterator[str]:
@@ -180,7 +180,7 @@ def _head_notes(file: FilePatch) -> Iterator[str]:
         elif line.startswith(("Binary files", "GIT binary patch")):
             yield "binary: its bytes are not shown"
         elif line.startswith("rename from "):
-            yield f"renamed from {reveal(rest.removeprefix('from '))[:200]}"
+            yield f"renamed from {name_hidden_characters(rest.removeprefix('from '))[:200]}"
         elif word == "new" and rest.startswith("mode"):
             yield f"mode {rest.removeprefix('mode ')[:12]}"
 

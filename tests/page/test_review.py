@@ -15,7 +15,7 @@ from visitors import visiting
 
 from perdure.local.page import ListenAddress, ServedPage, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.highlight import highlight
+from perdure.page.highlight import color_sources
 from perdure.page.server import serve_page
 from perdure.render.change import FILE_LINES_SHOWN
 from tests.engine import BUILT, HAPPY, Engine, make_target, until
@@ -125,7 +125,7 @@ async def test_code_names_and_words_of_strangers_are_shown_and_do_nothing(review
 async def test_colours_never_change_a_character_and_end_in_time() -> None:
     source = "def f(x):\n\treturn '''a\nb''' # ⟨U+202E⟩"
     slow = "(" * 200_000
-    colored = await highlight([("a.py", source), ("a.unknown", "x"), ("b.py", slow * 2)])
+    colored = await color_sources([("a.py", source), ("a.unknown", "x"), ("b.py", slow * 2)])
     assert colored is not None
     lines, unknown, beyond = colored
     assert "\n".join("".join(text for _, text in line) for line in lines) == source

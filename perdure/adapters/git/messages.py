@@ -57,7 +57,7 @@ def compact_json(value: Mapping[str, Any]) -> bytes:
 
 def read_messages(vault: Vault, shas: Sequence[str]) -> list[StoredMessage]:
     """Return the messages that these blobs of conversations hold, in order. Raises GitError where one is missing."""
-    messages = {sha: _KEPT.get((vault.path, sha)) for sha in shas}
+    messages = {sha: _KEPT.find_message((vault.path, sha)) for sha in shas}
     unknown = [sha for sha, message in messages.items() if message is None]
     blobs = {sha: vault.loose.content("blob", sha) for sha in unknown}
     if None in blobs.values():
@@ -66,7 +66,7 @@ def read_messages(vault: Vault, shas: Sequence[str]) -> list[StoredMessage]:
         blobs = dict(zip(unknown, _split_batch(output), strict=True))
     read = {sha: StoredMessage(sha, data or b"") for sha, data in blobs.items()}
     for sha, message in read.items():
-        _KEPT.put((vault.path, sha), message)
+        _KEPT.keep_message((vault.path, sha), message)
     return [messages[sha] or read[sha] for sha in shas]
 
 
@@ -77,14 +77,14 @@ class _KeptMessages:
         self._messages: OrderedDict[tuple[Path, str], StoredMessage] = OrderedDict()
         self._bytes, self._lock = 0, Lock()
 
-    def get(self, name: tuple[Path, str]) -> StoredMessage | None:
+    def find_message(self, name: tuple[Path, str]) -> StoredMessage | None:
         """Return the message of this name (vault, hash), None where it is not kept."""
         with self._lock:
             if name in self._messages:
                 self._messages.move_to_end(name)
             return self._messages.get(name)
 
-    def put(self, name: tuple[Path, str], message: StoredMessage) -> None:
+    def keep_message(self, name: tuple[Path, str], message: StoredMessage) -> None:
         """Keep a message; those that were not used for longest go where it is too much."""
         with self._lock:
             if name not in self._messages:

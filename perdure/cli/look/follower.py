@@ -54,7 +54,7 @@ class RunFollower(Generic[DeliveryOrBacklog]):
         self._wake = asyncio.Event()
         self._end_task: asyncio.Task[None] | None = None
 
-    async def look(self) -> RunDescription | None:
+    async def describe(self) -> RunDescription | None:
         """Read what the server knows of it; None while the server does not answer, or another home's answers in its
         place.
 
@@ -74,7 +74,7 @@ class RunFollower(Generic[DeliveryOrBacklog]):
             self._is_away = True
             return None
         if described is None:
-            self.stop()  # it waits at a server that is not this home's
+            self.stop_waiting()  # it waits at a server that is not this home's
             self.workflow = workflow
             return None
         self._reached_at, self._is_away = time.monotonic(), False
@@ -82,8 +82,8 @@ class RunFollower(Generic[DeliveryOrBacklog]):
             self._last, self._changed_at = described, self._reached_at
         return described
 
-    async def wait(self) -> None:
-        """Wait until the next look: at once when the run has ended or `hurry` is called, else the later the longer
+    async def wait_for_next_look(self) -> None:
+        """Wait until the next look: at once when the run has ended or `look_soon` is called, else the later the longer
         nothing has changed."""
         if self._end_task is None:
             self._end_task = asyncio.create_task(self._wait_for_end())
@@ -94,12 +94,12 @@ class RunFollower(Generic[DeliveryOrBacklog]):
                 await self._wake.wait()
         self._wake.clear()
 
-    def hurry(self) -> None:
+    def look_soon(self) -> None:
         """Let the next look be now: something was done that changes what is to be seen."""
         self._changed_at = time.monotonic()
         self._wake.set()
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait for the end no longer."""
         if self._end_task is not None:
             self._end_task.cancel()

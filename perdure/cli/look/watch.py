@@ -153,11 +153,11 @@ class DeliveryWatcher:
                             return None
                         if wait and live is not None and (decision := self._decision_to_ask(described)) is not None:
                             await self._ask_for_decision(decision, live)
-                            follower.hurry()
+                            follower.look_soon()
                     await self._wait_for_news()
         finally:
             look_task.cancel()
-            follower.stop()
+            follower.stop_waiting()
             if query_task is not None:
                 query_task.cancel()
 
@@ -165,14 +165,14 @@ class DeliveryWatcher:
         """Look at the delivery until it has ended. Raises TemporalUnreachable when the server is away for too long."""
         try:
             while self._described is None or self._described.running:
-                described = await follower.look()
+                described = await follower.describe()
                 self._delivery = follower.workflow
                 if described is not None:
                     self._described = self._transform(described) if self._transform is not None else described
                     self._news.set()
                     if not described.running:
                         return
-                await follower.wait()
+                await follower.wait_for_next_look()
         finally:
             self._news.set()
 
@@ -337,7 +337,7 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
     follower = RunFollower(backlog, screen, come_back, LOOK_RARELY_S if screen.json else LOOK_S)
     try:
         with screen.live_display() as live:
-            while (described := await follower.look()) is None or described.running:
+            while (described := await follower.describe()) is None or described.running:
                 now = time.monotonic()
                 if described is not None and (described.events != asked_events or now - answered_at >= ASK_AGAIN_S):
                     try:
@@ -352,9 +352,9 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
                         answered_at, is_silence_reported, asked_events = now, False, described.events
                         _show_progress(screen, live, previous, progress)
                         previous = progress
-                await follower.wait()
+                await follower.wait_for_next_look()
     finally:
-        follower.stop()
+        follower.stop_waiting()
     backlog = follower.workflow
     result = await backlog.result()
     if screen.json:

@@ -16,13 +16,13 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
+from perdure.client.server.titles import TitleCache
 from perdure.client.server.view import (
     RunDescription,
     describe_run,
     find_workflow,
     list_entry_of,
     pending_decision_of,
-    read_title,
 )
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.text import shorten
@@ -43,11 +43,6 @@ ENDED_S = 10.0
 """Pause between two looks at what has ended, unless something has just gone from the list of what runs."""
 
 ENDED_SHOWN = 20
-
-TITLES_A_LOOK = 50
-"""Titles in each look that are read for rows without one, of those first that wait: lists do not have them, and a
-description takes a millisecond of a processor."""
-
 RUNNING_MOST = 1000
 
 SILENT_S = 10.0
@@ -113,12 +108,15 @@ class Overview:
     client: Client
     trouble: str = ""
     _rows: tuple[OverviewRow, ...] = ()
-    _ended: tuple[tuple[OverviewRow, str], ...] = ()
+    _ended: tuple[OverviewRow, ...] = ()
     _last_look: float = float("-inf")
     _last_ended_look: float = float("-inf")
     _descriptions: dict[str, tuple[float, str, RunDescription, datetime]] = field(default_factory=dict)
-    _titles: dict[str, str] = field(default_factory=dict)
+    _title_cache: TitleCache = field(init=False)
     _look_task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self._title_cache = TitleCache(self.client)
 
     async def rows(self, fresh_s: float = LOOK_S, patience_s: float | None = None) -> Sequence[OverviewRow]:
         """Return the rows, read again when older than `fresh_s`: what waits for a person, what runs, what has ended.
@@ -159,33 +157,21 @@ class Overview:
         ended_ids = {row.id for row in self._rows if row.closed is None} - running.keys()
         if ended_ids or time.monotonic() - self._last_ended_look >= ENDED_S:
             query = query.replace("= 'Running'", "!= 'Running'")
-            newest = {row.id: (row, run_id) for row, run_id in reversed(await self._list_rows(query, ENDED_SHOWN))}
+            newest = {row.id: row for row, _ in reversed(await self._list_rows(query, ENDED_SHOWN))}
             self._ended, self._last_ended_look = tuple(newest.values())[::-1], time.monotonic()
         await self._describe_oldest(
             [(row.id, run_id) for row, run_id in running.values() if row.kind == "delivery" and not row.waits]
         )
-        await self._read_titles([*running.values(), *self._ended])
+        shown = [*(row for row, _ in running.values()), *self._ended]
+        titles = await self._title_cache.read_titles(row.id for row in sorted(shown, key=lambda row: not row.waits))
         descriptions = {id: (seen, at) for id, (_, _, seen, at) in self._descriptions.items()}
         rows = [
             add_work_in_flight(row, *descriptions[row.id]) if row.id in descriptions else row
-            for row in (replace(row, title=self._titles.get(run_id, "")) for row, run_id in running.values())
+            for row in (replace(row, title=titles.get(row.id, "")) for row, _ in running.values())
         ]
         rows.sort(key=lambda row: (not row.waits, (row.waits and row.since) or row.started))
-        ended = [replace(row, title=self._titles.get(run_id, "")) for row, run_id in self._ended]
+        ended = [replace(row, title=titles.get(row.id, "")) for row in self._ended]
         self._rows = (*rows, *(row for row in ended if row.id not in running))
-
-    async def _read_titles(self, listed: Sequence[tuple[OverviewRow, str]]) -> None:
-        """Read the titles of at most TITLES_A_LOOK of the listed runs that have none yet, and forget those of runs that
-        are not listed. `listed`: rows, each with its run's id."""
-        self._titles = {run_id: self._titles[run_id] for _, run_id in listed if run_id in self._titles}
-        self._titles |= {run_id: seen.title for _, run_id, seen, _ in self._descriptions.values()}
-        missing = [(row, run_id) for row, run_id in listed if run_id not in self._titles]
-        missing.sort(key=lambda entry: not entry[0].waits)
-        await asyncio.gather(*(self._read_title(row.id, run_id) for row, run_id in missing[:TITLES_A_LOOK]))
-
-    async def _read_title(self, id: str, run_id: str) -> None:
-        execution = await find_workflow(self.client, id, run_id)
-        self._titles[run_id] = await read_title(execution) if execution is not None else ""
 
     async def _list_rows(self, query: str, limit: int) -> list[tuple[OverviewRow, str]]:
         """List workflows as rows, each with its run's id."""

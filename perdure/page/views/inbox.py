@@ -48,7 +48,7 @@ class UnblockCounts:
         self._counts: dict[str, tuple[float, dict[str, int]]] = {}
         self._read_task: asyncio.Task[None] | None = None
 
-    def known(self, rows: Sequence[OverviewRow]) -> dict[str, int]:
+    def known_counts(self, rows: Sequence[OverviewRow]) -> dict[str, int]:
         """Return the known numbers by delivery, without zeros, and begin to read what is old or not known."""
         parents = {row.parent for row in rows if row.waits and row.parent}
         self._counts = {parent: self._counts[parent] for parent in parents if parent in self._counts}
@@ -86,7 +86,7 @@ async def stream_inbox(request: web.Request) -> web.StreamResponse:
 
     async def look() -> tuple[object, Sequence[OverviewRow]]:
         rows = await overview.rows()
-        counts = request.app[UNBLOCK_COUNTS].known(rows)
+        counts = request.app[UNBLOCK_COUNTS].known_counts(rows)
         return (rows, overview.trouble, _changing_texts(rows), counts), rows
 
     async def values(rows: Sequence[OverviewRow]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _template_values(request: web.Request, rows: Sequence[OverviewRow]) -> dict[
         "waiting": [row for row in rows if row.waits],
         "lanes": group_by_lane(rows),
         "trouble": overview_of(request).trouble,
-        "unblocks": request.app[UNBLOCK_COUNTS].known(rows),
+        "unblocks": request.app[UNBLOCK_COUNTS].known_counts(rows),
         "anchor": anchor_of,
         "link": path_of,
         "worker": worker_text,

@@ -13,14 +13,14 @@ from markupsafe import Markup, escape
 from perdure.client.yaml_files import to_editable
 from perdure.models.delivery.decisions import Gate
 from perdure.models.delivery.turn import PAGE_CHARS_MOST
-from perdure.page.highlight import Piece, highlight
+from perdure.page.highlight import Piece, color_sources
 from perdure.page.render import TITLES, delivery_of, render
 from perdure.page.views.delivery import read_report
 from perdure.render.change import ChangeByFile, ChangedFile, ChangeLine, review_change
 from perdure.render.decision_lines import decision_subject, earlier_rejection, plan_lines
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.page import template_values
-from perdure.text import reveal
+from perdure.text import name_hidden_characters
 
 _CHANGES_MOST = 16
 """Changes that are kept with their colours until their delivery goes on: some MB each at most."""
@@ -89,7 +89,7 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
     await answer.prepare(request)
     await answer.write(f"{report.delivery_id}, commit {report.head_sha}\n\n".encode())
     while True:
-        await answer.write(reveal(page.text.replace("\r\n", "\n")).encode())
+        await answer.write(name_hidden_characters(page.text.replace("\r\n", "\n")).encode())
         if page.next is None:
             break
         page = await delivery.read_page("diff", page.next, queue, chars=PAGE_CHARS_MOST)
@@ -127,7 +127,7 @@ async def color_lines(files: Sequence[ChangedFile]) -> tuple[tuple[tuple[Markup,
             texts.append((file.path, "\n".join(file.lines[number].text for number in lines)))
             owners.append([(file_number, number) for number in lines])
     html = [[escape(line.text) for line in file.lines] for file in files]
-    colored_texts = await highlight(texts)
+    colored_texts = await color_sources(texts)
     for (_, text), places, colored in zip(texts, owners, colored_texts or [[] for _ in texts], strict=True):
         if len(colored) != len(places) or "\n".join(map(_plain_text, colored)) != text:
             continue

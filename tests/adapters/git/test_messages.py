@@ -41,7 +41,7 @@ def turn_of(number: int, command: str, result: str, extra: str) -> Messages:
 
 
 def edited(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """The same message with another command, result or text."""
+    """Return a copy of a message with another command, result or text."""
     fields = {"tool_use": {"input": {"command": text}}, "tool_result": {"content": text}, "text": {"text": text}}
     return {**message, "content": [{**block, **fields.get(block["type"], {})} for block in message["content"]]}
 
@@ -51,7 +51,7 @@ def request(messages: Sequence[dict[str, Any]], **more: Any) -> ModelRequest:
 
 
 def answers(messages: Sequence[dict[str, Any]]) -> list[Any]:
-    """What a turn computes of its conversation, as JSON can hold it."""
+    """Return all that a turn computes of its conversation, as JSON can hold it."""
     trees = [f"tree {len(messages) // 3}"] * (len(messages) // 2 + 1)
     asked = [request(messages), request(messages, hour=True, after="msg_1"), request(messages, compact=True)]
     computed = [[one.body().decode(), one.key(), one.prompt_bytes] for one in asked]
