@@ -4,6 +4,7 @@ the activities of backlogs; how one item lands is in `git.landing`."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from perdure.adapters.git.command import redact
@@ -14,6 +15,8 @@ from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.limits import NAME_CHARS
 from perdure.text import escape_path, shorten
+
+_ISSUE_NUMBER = re.compile(r"[0-9]{1,10}")
 
 BACKLOG_TRAILER, ITEM_TRAILER, ISSUE_TRAILER = "Perdure-Backlog", "Perdure-Item", "Perdure-Issue"
 
@@ -82,7 +85,7 @@ class IntegrationBranch:
         is fine."""
         if self.vault.git.execute("merge-base", "--end-of-options", self.base_sha, tip, ok=(0, 1)).returncode:
             return f"{self.branch} has no commit in common with {self.base}: it could not be merged there"
-        log_format = f"--format=of %(trailers:key={BACKLOG_TRAILER},valueonly,separator=%x2C)"
+        log_format = f"--format=of {_value_format(BACKLOG_TRAILER)}"
         others = self.vault.git.text("log", log_format, "--end-of-options", tip, f"^{self.base_sha}").splitlines()
         if self.is_requested or set(others) <= {f"of {self.backlog}"}:
             return ""
@@ -135,10 +138,20 @@ def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> Replay
     return ReplayResult(tip, len(lines))
 
 
+def _value_format(trailer: str) -> str:
+    """Return the part of a format of `git log` that gives a trailer's values in one line, with commas between."""
+    return f"%(trailers:key={trailer},valueonly,unfold,separator=%x2C)"
+
+
 def landed_items(vault: Vault, tip: str, base: str, backlog: str) -> dict[str, str]:
     """Return, by item, the oldest commit for it of this backlog that `tip` has and `base` has not."""
-    names = "".join(f"%x00%(trailers:key={key},valueonly,separator=%x2C)" for key in (BACKLOG_TRAILER, ITEM_TRAILER))
-    output = vault.git.execute("log", f"--format=%H{names}", "--end-of-options", tip, f"^{base}")
+    output = vault.git.execute(
+        "log",
+        f"--format=%H%x00{_value_format(BACKLOG_TRAILER)}%x00{_value_format(ITEM_TRAILER)}",
+        "--end-of-options",
+        tip,
+        f"^{base}",
+    )
     parts = (line.split("\0") for line in output.lines)
     return {item: commit for commit, owner, item in parts if owner == backlog and item}
 
@@ -146,10 +159,15 @@ def landed_items(vault: Vault, tip: str, base: str, backlog: str) -> dict[str, s
 def landed_issues(vault: Vault, tip: str, base: str, backlog: str) -> list[set[int]]:
     """Return, for each commit of this backlog that `tip` has and `base` has not, the issues that it says it is for:
     one at most. Nobody but who may push to the branch can have written them."""
-    names = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x2C)" for key in (BACKLOG_TRAILER, ISSUE_TRAILER))
-    output = vault.git.execute("log", f"--format={names}", "--end-of-options", tip, f"^{base}")
+    output = vault.git.execute(
+        "log",
+        f"--format={_value_format(BACKLOG_TRAILER)}%x00{_value_format(ISSUE_TRAILER)}",
+        "--end-of-options",
+        tip,
+        f"^{base}",
+    )
     parts = (line.split("\0") for line in output.lines)
-    return [{int(issue)} if issue.isdecimal() else set() for owner, issue in parts if owner == backlog]
+    return [{int(issue)} if _ISSUE_NUMBER.fullmatch(issue) else set() for owner, issue in parts if owner == backlog]
 
 
 def _copy_commit(vault: Vault, commit: str, tree: str, parent: str) -> str:
@@ -168,6 +186,6 @@ def _copy_commit(vault: Vault, commit: str, tree: str, parent: str) -> str:
 def _describe_commit(vault: Vault, commit: str) -> str:
     """Return a commit's item, subject and short hash for a message: `page ("feat: show it", 4e5f123)`. Without an item:
     `a commit (…)`."""
-    log_format = f"--format=%(trailers:key={ITEM_TRAILER},valueonly,separator=%x2C)%x00%s"
+    log_format = f"--format={_value_format(ITEM_TRAILER)}%x00%s"
     item, _, subject = vault.git.text("log", "-1", log_format, "--end-of-options", commit).partition("\0")
     return f'{item or "a commit"} ("{shorten(subject, 80)}", {commit[:7]})'

@@ -276,7 +276,9 @@ async def test_merging_it_closes_the_issues_that_landed_where_that_is_wanted(
 async def test_it_closes_no_issue_that_no_landed_commit_of_the_backlog_names(opening: Opening) -> None:
     await opening.make()
     opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\nPerdure-Issue: 14\n", OWN)
-    head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 15\n", OWN)
+    opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 15\n", OWN)
+    opening.commit(OWN, f"of a person\n\nPerdure-Backlog: night\nPerdure-Issue: 1{'0' * 5000}\n", OWN)
+    head = opening.commit(OWN, "folded\n\nPerdure-Backlog: night\nPerdure-Item: a\n b\nPerdure-Issue: 16\n 17\n", OWN)
     closed = await opening.close(head, issues=(14, 15, 16))
     assert closed.pull_request is not None
     body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
