@@ -187,7 +187,7 @@ def fetch_branch_commits(url: str, branch: str, most: int, keys: Keyring = NO_KE
             git.for_owner().execute("fetch", *options, "--", url, f"+refs/heads/{branch}:{_REF}", credential=credential)
         except GitError as error:
             raise remote_failure(url, error, credential) from error
-        log_format = f"--format=%H%x1f%P%x1f%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+        log_format = f"--format=%H%x1f%P%x1f%(trailers:key={TRAILER},valueonly,unfold,separator=%x2C)"
         lines = git.execute("log", "--first-parent", f"--max-count={most}", log_format, _REF).lines
     rows = [line.split("\x1f", 2) for line in lines]
     return [BranchCommit(sha, tuple(parents.split()), delivery.strip()) for sha, parents, delivery in rows]

@@ -9,7 +9,7 @@ import pytest
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import publish
 from perdure.adapters.git.checkouts import CheckoutPool
-from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.remote import fetch_branch_commits, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -190,3 +190,12 @@ def test_an_unreachable_remote_is_worth_another_try(workspace: Workspace) -> Non
     with pytest.raises(ForgeUnavailable) as caught:
         publish.push_commit(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_folded_trailer_of_somebodys_commit_is_one_value(origin: Path) -> None:
+    tree = git(origin, "rev-parse", "main^{tree}")
+    message = "theirs\n\nPerdure-Delivery: calc-sub\n and more\n"
+    theirs = git(origin, "commit-tree", "-p", "main", "-m", message, tree)
+    git(origin, "update-ref", "refs/heads/theirs", theirs)
+    newest, *_ = fetch_branch_commits(str(origin), "theirs", 5)
+    assert (newest.sha, newest.delivery) == (theirs, "calc-sub and more")
