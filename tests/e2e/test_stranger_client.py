@@ -188,7 +188,7 @@ async def test_facts_that_no_activity_of_the_home_has_sealed_are_not_published(t
                 {**shipped, **common_of_other, "head": theirs["commit"]["commit"]},
                 "was not asked to",
             ),
-            ("open_pull_request", {**shipped, "review": "a" * 64}, "no review of"),
+            ("open_pull_request", {**shipped, "review": "a" * 64}, "is no review"),
             ("land", {**common, "place": place, "commit": head, "onto": git(origin, "rev-parse", "main")}, "release"),
         )
         for name, work, reason in attempts:

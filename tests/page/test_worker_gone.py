@@ -70,7 +70,7 @@ async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_c
             """Identity, and what is said of it; with `slots` once its slots are known."""
             _, text = await ada.get("/hosts")
             assert "just now ago" not in text
-            found = re.findall(r"<tr><td><code>(\d+@[^<]+)</code>(.*)</tr>", text)
+            found = re.findall(r'<tr><td><code title="(\d+@[^"]+)">(.*)</tr>', text)
             return found if not slots or engine.home.queue() in text else []
 
         engine.worker()
