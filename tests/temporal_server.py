@@ -7,10 +7,13 @@ import atexit
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -24,11 +27,12 @@ from temporalio.client import Client
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.identity import RETENTION, ServerRecord, identity_namespace
-from perdure.local.places import Places
+from perdure.local.places import Places, temporal_binary
 from perdure.local.server import ServerInfo, ensure_server, stop_server
 from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.plugin import perdure_plugin
 from tests.processes import end_with_this_process, send
+from tests.waiting import patient
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +75,39 @@ async def joined(home: Home) -> AsyncIterator[None]:
     finally:
         places.server_record.unlink()
         os.close(lock)
+
+
+@contextmanager
+def bare_server(log: Path, *settings: str) -> Iterator[str]:
+    """A server that Perdure has not set up, with these settings of its dynamic configuration; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(temporal_binary()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
+    command += [f"--dynamic-config-value={setting}" for setting in settings]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + patient(60)
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        asyncio.run(_answers(f"127.0.0.1:{port}"))
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(patient(20))
+
+
+async def _answers(address: str) -> None:
+    async with asyncio.timeout(patient(60)):
+        while True:
+            try:
+                await (await Client.connect(address)).count_workflows()
+                return
+            except Exception:  # noqa: BLE001 - its namespace takes it a moment
+                await asyncio.sleep(0.1)
 
 
 async def apart() -> Client:

@@ -7,7 +7,6 @@ import mmap
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 import yaml
 
 from perdure.adapters.sandbox.program import find_bubblewrap
+from tests.temporal_server import bare_server
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -31,26 +31,11 @@ DYNAMIC: dict[str, Any] = yaml.safe_load((DEPLOY / "dynamicconfig" / "perdure.ya
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server started with the dynamic configuration that deploy/ gives to the one on PostgreSQL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = [f"--dynamic-config-value={key}={json.dumps(entry['value'])}" for key, (entry,) in DYNAMIC.items()]
-    command = [TEMPORAL, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port), *flags]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    where = f"127.0.0.1:{port}"
-    try:
-        while server.poll() is None:
-            health = [TEMPORAL, "operator", "cluster", "health", "--address", where]
-            if subprocess.run(health, capture_output=True, timeout=30).returncode == 0:
-                break
-            time.sleep(0.1)
-        assert server.poll() is None, "the server did not start with these settings"
-        yield where
-    finally:
-        server.terminate()
-        server.wait(timeout=patient(30))
+    log = tmp_path_factory.mktemp("server") / "log"
+    with bare_server(log, *(f"{key}={json.dumps(entry['value'])}" for key, (entry,) in DYNAMIC.items())) as address:
+        yield address
 
 
 def temporal(address: str, *arguments: str) -> Any:

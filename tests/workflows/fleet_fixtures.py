@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +15,6 @@ from temporalio.worker import Worker
 
 from activities.workflow_lookup import last_table
 from perdure.client import budgets as treasury
-from perdure.local.places import temporal_binary
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.budget.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
@@ -26,6 +22,7 @@ from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from tests.deliveries import Script
+from tests.temporal_server import bare_server
 from tests.waiting import patient
 from workflows import WORKFLOWS
 
@@ -81,38 +78,9 @@ class Fleet(Script):
 @contextmanager
 def clock_server(log: Path) -> Iterator[str]:
     """A server whose workflows' clocks can be moved on; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(temporal_binary()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
-    for flag in (
-        "frontend.WorkflowTimeSkippingEnabled=true",
-        f"limit.historyCount.suggestContinueAsNew={RUN_EVENTS}",
-    ):
-        command += ["--dynamic-config-value", flag]
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        end = time.monotonic() + patient(60)
-        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        asyncio.run(_answers(f"127.0.0.1:{port}"))
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait(patient(20))
-
-
-async def _answers(address: str) -> None:
-    async with asyncio.timeout(patient(60)):
-        while True:
-            try:
-                await (await Client.connect(address)).count_workflows()
-                return
-            except Exception:  # noqa: BLE001 - its namespace takes it a moment
-                await asyncio.sleep(0.1)
+    settings = ("frontend.WorkflowTimeSkippingEnabled=true", f"limit.historyCount.suggestContinueAsNew={RUN_EVENTS}")
+    with bare_server(log, *settings) as address:
+        yield address
 
 
 @asynccontextmanager

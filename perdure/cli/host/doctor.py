@@ -46,6 +46,8 @@ from perdure.cli.request import validation
 from perdure.cli.request.repository import read_working_tree_config
 from perdure.cli.screen import Screen
 from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
+from perdure.client.server.capabilities import read_capabilities
+from perdure.client.server.view import has_pollers
 from perdure.local import checks
 from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
 from perdure.local.connect import connect_to_temporal, external_server_config
@@ -53,7 +55,8 @@ from perdure.local.places import read_running_supervisor, temporal_binary, tempo
 from perdure.local.server import find_server
 from perdure.models.config.repository import BUILT_IN, CONFIG_FILE, RepositoryConfig, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
-from perdure.models.errors import BadInput, PerdureError
+from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
+from perdure.models.limits import TASK_QUEUE
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
 from perdure.text import format_count, one_line, shorten
@@ -215,15 +218,15 @@ def _find_closed_port(variable: str, address: str) -> Checkup | None:
 
 
 def check_temporal() -> list[Checkup]:
-    """Check that the configured Temporal server answers; report the embedded server's version, and where it runs.
+    """Check that the configured Temporal server answers and has what is used of it; report the embedded server's
+    version, and where it runs.
 
     An embedded server that does not run is fine: the next delivery starts it. Raises PerdureError when the server does
     not answer, or the `temporal` program is missing.
     """
     home, config = Home.find(), external_server_config()
     if config is not None:
-        client = run_coroutine(connect_to_temporal(home, start=False, say=lambda line: None))
-        return [Checkup("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
+        return run_coroutine(_check_external_server(home))
     version = temporal_version(temporal_binary())
     server = run_coroutine(find_server(home)) if home.root.is_dir() else None
     if server is None:
@@ -233,18 +236,54 @@ def check_temporal() -> list[Checkup]:
     ]
 
 
+async def _check_external_server(home: Home) -> list[Checkup]:
+    """Report the server that TEMPORAL_* variables name, and what it lacks. Raises PerdureError when it does not answer,
+    or does not know the namespace."""
+    client = await connect_to_temporal(home, start=False, say=lambda line: None)
+    address = client.service_client.config.target_host
+    try:
+        server = await read_capabilities(client)
+    except RPCError as error:
+        raise TemporalUnreachable(
+            f"the server does not tell about its namespace {client.namespace!r}: {one_line(error.message, 200)}",
+            where=address,
+            fix="set TEMPORAL_NAMESPACE to one that exists; deploy/namespace.sh makes one",
+        ) from None
+    kept = f", keeps what has ended for {format_count(server.retention.days, 'day')}" if server.retention.days else ""
+    text = f"{address} answers, as TEMPORAL_* says: server {server.version or 'of unknown version'}{kept}"
+    return [Checkup("Temporal", OK, text)] + [
+        Checkup("Temporal", MISSING if part.needed else NOTE, f"it has no {part.name}: {part.consequence}", part.fix)
+        for part in server.missing
+    ]
+
+
 def check_worker() -> list[Checkup]:
-    """Report whether this home's worker runs, and how many times it was started again. Not running is fine.
+    """Report whether this home's worker runs, and how many times it was started again; where TEMPORAL_* variables name
+    a server, whether any worker takes deliveries there. Not running is fine.
 
     Raises PerdureError where worker.py is missing from the installation.
     """
     worker_script()
     home = Home.find()
     supervisor = read_running_supervisor(home) if home.root.is_dir() else None
+    if supervisor is None and external_server_config() is not None:
+        return run_coroutine(_check_external_workers(home))
     if supervisor is None:
         return [Checkup("worker", OK, "not running: the next deliver starts one")]
     restarts = f", started again {format_count(supervisor.restarts, 'time')}" if supervisor.restarts else ""
     return [Checkup("worker", OK, f"runs{supervisor.pid_suffix}{restarts}")]
+
+
+async def _check_external_workers(home: Home) -> list[Checkup]:
+    """Report whether a worker, of any host, takes deliveries from the server that TEMPORAL_* variables name."""
+    try:
+        client = await connect_to_temporal(home, start=False, say=lambda line: None)
+    except PerdureError:  # check_temporal reports it
+        return []
+    if await has_pollers(client, TASK_QUEUE):
+        return [Checkup("worker", OK, f"at least one takes work from queue {TASK_QUEUE}")]
+    text = f"none takes work from queue {TASK_QUEUE}: deliveries wait for one"
+    return [Checkup("worker", NOTE, text, "perdure worker runs one, here or on another host")]
 
 
 def check_deliveries() -> list[Checkup]:

@@ -16,6 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.server.capabilities import NO_STANDALONE_ACTIVITIES
 from perdure.models.errors import PerdureError
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.text import shorten
@@ -125,7 +126,8 @@ async def run_on_host(
 
     Waits for it; an attempt that fails or is cut off is followed by one more. `about` is the id of the delivery that it
     is about, for people who read of it. Raises HostSilent when there is no answer `within` that time, or no worker has
-    taken it `start_within` that time, and HostRefused when the activity fails.
+    taken it `start_within` that time, HostRefused when the activity fails, and PerdureError where the server has no
+    standalone activities.
     """
     summary = f"{activity.replace('_', ' ')} {about}"
     try:
@@ -140,6 +142,11 @@ async def run_on_host(
             retry_policy=_ONCE_MORE,
             summary=shorten(summary, 100),
         )
+    except RPCError as error:
+        if error.status != RPCStatusCode.UNIMPLEMENTED:
+            raise
+        missing = NO_STANDALONE_ACTIVITIES
+        raise PerdureError(f"this Temporal server has no {missing.name}", where=summary, fix=missing.fix) from None
     except ActivityFailureError as error:
         if isinstance(cause := error.cause, ApplicationError):
             raise HostRefused(f"{summary}: {cause.message}", cause.message, cause.type) from None
