@@ -84,13 +84,16 @@ class Steps:
         """Make the workspace ready, with setup and preflight run, and record and return what was prepared. When a pull
         request or push is to come, check that the forge would take it; for a pull request, also comment on the issue.
         """
+        previous = self._state.prepared
         work = PrepareInput(
             delivery=self._runner.delivery,
             request=self._request.model_copy(update={"resume": None}),
-            previous=self._state.prepared,
+            previous=previous,
             checkpoint=self._state.turns.checkpoint,
         )
-        prepared = await self._runner.run_step(Step.PREPARE, work, PreparedWorkspace, queue=self._request.prepare_queue)
+        # What an ended run has made is on its host: another one has no record of its workspace.
+        queue = self._request.prepare_queue if previous is None else previous.queue
+        prepared = await self._runner.run_step(Step.PREPARE, work, PreparedWorkspace, queue=queue)
         fold.apply_prepare(self._state, prepared, branch=bool(self._request.branch))
         if Phase.SHIP in prepared.phases or self._request.push:
             await self._forge.check_access()

@@ -48,6 +48,10 @@ async def test_a_damaged_checkpoint_ends_the_delivery_and_retry_goes_on_before_i
         check_shipped(origin, engine, again, SHIPPED)
         prepared = next(step for step in reversed(again.steps) if step.step == "prepare")
         assert prepared.summary == "goes on from its last whole checkpoint"
+        async for event in engine.handle("calc-sub").fetch_history_events():
+            scheduled = event.activity_task_scheduled_event_attributes
+            if scheduled.activity_type.name == "prepare":
+                assert scheduled.task_queue.name == engine.home.queue(), "another host has nothing of it"
 
 
 def _ended_long_ago(workspace: Workspace) -> None:
