@@ -172,7 +172,8 @@ def _item_sentence(data: Data) -> str:
 
 
 def _worker_death_sentence(data: Data) -> str:
-    return f"its worker died; try {_count_field(data, 'tries')} goes on"
+    cause = "no sign of its worker" if data.get("silent") is True else "its worker died"
+    return f"{cause}; try {_count_field(data, 'tries')} goes on"
 
 
 def _landing_sentence(data: Data) -> str:

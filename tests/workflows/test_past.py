@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from datetime import timedelta
 
 import pytest
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
@@ -17,6 +19,7 @@ from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
 from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.phases import Phase
+from perdure.render.report.gather import deaths_of
 from tests.deliveries import Script, playing
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
@@ -55,7 +58,7 @@ async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
     assert (past.request, past.newest_start) == (REQUEST, 0)
     by_name = {act.activity: act for act in past.activities}
     built = by_name["implement"]
-    assert (built.died, built.tries, built.attempt, built.turn) == (True, 2, 1, 1)
+    assert (built.died, built.silent, built.tries, built.attempt, built.turn) == (True, False, 2, 1, 1)
     assert built.began is not None
     assert built.ended is not None
     assert built.scheduled < built.began <= built.ended
@@ -67,6 +70,39 @@ async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
     assert wait.until is not None
     assert (wait.until - wait.since).total_seconds() >= 0.9
     assert wait.until <= by_name["open_pull_request"].scheduled, "the try that came after it"
+
+
+@workflow.defn(name="Delivery", sandboxed=False)
+class Beatless:
+    """Its activity is expected to send a heartbeat each second."""
+
+    @workflow.run
+    async def run(self, request: dict[str, str]) -> None:
+        await workflow.execute_activity(
+            "implement",
+            task_queue=request["queue"],
+            heartbeat_timeout=timedelta(seconds=1),
+            schedule_to_close_timeout=timedelta(minutes=1),
+            retry_policy=RetryPolicy(initial_interval=SOON),
+        )
+
+
+async def test_a_worker_that_is_no_longer_heard_of_is_told_from_one_that_was_seen_to_die(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    queue = f"queue-{fresh}"
+
+    @activity.defn(name="implement")
+    async def sends_no_heartbeat() -> None:
+        if activity.info().attempt == 1:
+            await asyncio.Event().wait()
+
+    async with Worker(client, task_queue=queue, workflows=[Beatless], activities=[sends_no_heartbeat]):
+        await client.execute_workflow("Delivery", {"queue": queue}, id=fresh, task_queue=queue)
+    (act,) = (await perdure.delivery(fresh).past()).activities
+    assert (act.died, act.silent, act.tries) == (True, True, 2)
+    (death,) = deaths_of([act])
+    assert death.silent
 
 
 async def test_runs_that_go_on_from_others_are_one_story(

@@ -82,7 +82,7 @@ def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Itera
         yield from _step_start_events(act)
         return
     if act.died and not before.died:
-        yield _activity_draft(act, EventType.WORKER_DEATH, activity=act.activity, tries=act.tries)
+        yield _activity_draft(act, EventType.WORKER_DEATH, activity=act.activity, tries=act.tries, silent=act.silent)
     if act.result is not None:
         yield from _result_events(act, act.result)
     elif act.failure:

@@ -42,7 +42,7 @@ class ActivityRecord:
     scheduled, ended  when; ended None while it runs
     tries             how often it was started; 0: it has not ended, and history does not say before
     began             when the last try started, None as above; the try before it had ended just then
-    died              the try before the last had ended with its worker
+    died, silent      the try before the last had ended with its worker; nobody reported that, it was not heard of
     queue             the task queue it was scheduled on; id: Temporal's for it
     task              number of the event that completed the workflow task which scheduled it: a reset goes there
     result            its result, None unless it succeeded; failure: why it did not, empty while it runs
@@ -59,6 +59,7 @@ class ActivityRecord:
     began: datetime | None = None
     ended: datetime | None = None
     died: bool = False
+    silent: bool = False
     result: dict[str, Any] | None = None
     failure: str = ""
     id: str = ""
@@ -164,7 +165,9 @@ class RunHistory:
             case ActivityScheduled():
                 self.activities[record.number] = _scheduled_activity(record)
             case ActivityStarted():
-                self._change_activity(record.scheduled, tries=record.tries, began=record.time, died=record.died)
+                self._change_activity(
+                    record.scheduled, tries=record.tries, began=record.time, died=record.died, silent=record.silent
+                )
             case ActivityEnded():
                 self._change_activity(record.scheduled, ended=record.time, result=record.result, failure=record.failure)
             case TimerStarted():

@@ -48,11 +48,14 @@ class ReportTurn(BaseModel):
 
 
 class WorkerDeath(BaseModel):
-    """The death of a worker that worked on this. `tries`: 2 for one death, more when it happened again at once."""
+    """The death of a worker that worked on this. `tries`: 2 for one death, more when it happened again at once.
+    `silent`: nobody saw it die; its host may have slept or been cut off instead.
+    """
 
     at: datetime
     activity: str
     tries: int = 2
+    silent: bool = False
 
 
 class ReportWait(BaseModel):

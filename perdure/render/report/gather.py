@@ -245,7 +245,11 @@ def _turn_of(act: ActivityRecord) -> ReportTurn:
 
 def deaths_of(acts: Iterable[ActivityRecord]) -> list[WorkerDeath]:
     """Return the deaths of workers that these activities survived."""
-    return [WorkerDeath(at=act.began, activity=act.activity, tries=act.tries) for act in acts if act.died and act.began]
+    return [
+        WorkerDeath(at=act.began, activity=act.activity, tries=act.tries, silent=act.silent)
+        for act in acts
+        if act.died and act.began
+    ]
 
 
 def waits_of(past: DeliveryHistory) -> list[ReportWait]:

@@ -84,7 +84,8 @@ def _timeline_lines(report: DeliveryReport) -> Iterator[str]:
         yield format_row(line_of(group, ended=not report.running))
     for death in report.deaths:
         after = span((death.at - report.started).total_seconds())
-        yield f"↻ a worker died in {death.activity.replace('_', ' ')}, {after} after the start; done again"
+        event = "no sign of the worker (dead, asleep or cut off)" if death.silent else "a worker died"
+        yield f"↻ {event} in {death.activity.replace('_', ' ')}, {after} after the start; done again"
     for gap in timeline_of(report).gaps:
         reason = f": {visible_line(gap.reason, 200)}" if gap.reason else ""
         yield f"– waited {span(gap.end - gap.start)}, {span(gap.start)} after the start{reason}"

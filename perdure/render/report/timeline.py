@@ -362,7 +362,7 @@ def _draw_death(seconds: float, top: float, timeline: Timeline) -> str:
     middle = top + _BAR / 2
     return (
         f'<svg class="death" x="{_percent(timeline.axis.place_of(seconds))}" y="{middle:g}" overflow="visible">'
-        "<title>a worker died here; the turn was done again from its checkpoint</title>"
+        "<title>the worker died or fell silent here; the turn was done again from its checkpoint</title>"
         '<circle r="7"/><path d="M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5"/></svg>'
     )
 

@@ -47,7 +47,8 @@ def report_receipt_line(report: DeliveryReport) -> str:
     """Return the counts of a report's receipt; while the delivery runs, with the deaths that history has."""
     receipt = report.receipt
     if report.running:
-        receipt = receipt.model_copy(update={"worker_deaths": max(receipt.worker_deaths, len(report.deaths))})
+        seen_deaths = sum(not death.silent for death in report.deaths)
+        receipt = receipt.model_copy(update={"worker_deaths": max(receipt.worker_deaths, seen_deaths)})
     return receipt_line(receipt, report.tests, ended=not report.running)
 
 
