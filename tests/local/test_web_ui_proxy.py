@@ -92,29 +92,34 @@ async def test_a_server_killed_while_it_is_launched_comes_back_at_its_own_addres
     """The front of the try that died has the Web UI's port, and lets go of it before the next one looks for ports."""
     first = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     await stop_server(home)
-    places, killed = Places(home), threading.Event()
+    places = Places(home)
     await until(lambda: not is_locked(places.ui_lock), 10)
     fronts: list[int] = []
 
-    def kill_once() -> None:
-        while not killed.wait(0.001):
+    def kill_once(stop: threading.Event) -> bool:
+        while not stop.wait(0.001):
             for child in psutil.Process().children():
                 if "start-dev" in _line(child):
                     found = _fronts(places)
                     with contextlib.suppress(ProcessLookupError):  # it ended meanwhile, and is tried again
                         os.kill(child.pid, signal.SIGKILL)
                         fronts.extend(found)
-                        killed.set()
-                        return
+                        return True
+        return False
 
-    killing = asyncio.create_task(asyncio.to_thread(kill_once))
-    try:
-        again = await ensure_server(home, say=quiet)
-    finally:
-        hit = killed.is_set()
-        killed.set()
-        await killing
-    assert hit, "nothing was killed: this shows nothing"
+    for _ in range(5):  # on a busy machine it is up before it is seen
+        stop = threading.Event()
+        killing = asyncio.create_task(asyncio.to_thread(kill_once, stop))
+        try:
+            again = await ensure_server(home, say=quiet)
+        finally:
+            stop.set()
+        if await killing:
+            break
+        await stop_server(home)
+        await until(lambda: not is_locked(places.ui_lock), 10)
+    else:
+        pytest.fail("nothing was killed: this shows nothing")
     assert (again.started, again.address, again.ui_url) == (True, first.address, first.ui_url)
     assert len(fronts) == 1, "the one of the try that died stood there"
     (now,) = _fronts(places)

@@ -77,12 +77,11 @@ class CheckoutPool:
         into.parent.mkdir(parents=True, exist_ok=True)
         if not self._reuse_kept(commit, into):
             into.mkdir()
-            with tempfile.TemporaryDirectory(prefix=".index-", dir=into.parent) as scratch:
-                index = Path(scratch, "index")
-                self._git(into, index).execute("read-tree", "--reset", "-u", "--end-of-options", commit)
-                if self.keeps_new and _entry_count(index) >= self.min_files:
-                    _companion_dir(into).mkdir()
-                    index.rename(_companion_dir(into) / "index")
+            beside = _companion_dir(into)  # which the next one removes where this process is killed
+            beside.mkdir()
+            self._git(into, beside / "index").execute("read-tree", "--reset", "-u", "--end-of-options", commit)
+            if not self.keeps_new or _entry_count(beside / "index") < self.min_files:
+                discard(beside)
         if admin:
             (into / ".git").write_text(f"gitdir: {admin}\n")
 
