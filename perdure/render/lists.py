@@ -85,7 +85,10 @@ def _status_text(entry: ListEntry) -> str:
     if entry.pending_decision is not None:
         return f"waiting ({entry.waits_for})"
     status = entry.status.replace("_", " ")
-    return f"{status} {phase_bar(entry.phase)}" if entry.phase and entry.closed is None else status
+    if entry.closed is None:
+        status += f" {phase_bar(entry.phase)}" if entry.phase else ""
+        status += f", {one_line(entry.held, 80)}" if entry.held else ""
+    return status
 
 
 def _question_text(entry: ListEntry) -> str:

@@ -86,6 +86,7 @@ class ProgressReporter:
     decision_key: str = ""
     _retried_cause: str = ""
     _was_silent: bool = False
+    _was_without_slot: bool = False
     _step_since: tuple[str, float] = ("", 0.0)
 
     def new_lines(
@@ -95,7 +96,7 @@ class ProgressReporter:
         what it waits for, that no worker answers, attempts made again.
 
         `progress` is the last known, None before any. `silent`: why no worker has answered for a while, empty when one
-        has; it is reported once.
+        has; it is reported once. That it waits for a slot is reported the first time: on a full host each step does.
         """
         lines = []
         if progress is not None:
@@ -119,6 +120,10 @@ class ProgressReporter:
         if silent and not self._was_silent:
             lines.append(no_worker_line(silent))
         self._was_silent = bool(silent)
+        slot_wait = next((activity.slot_wait for activity in pending if activity.slot_wait), "")
+        if slot_wait and not self._was_without_slot:
+            lines.append(f"{WARN} {'waiting':<{NAME_CHARS}} {slot_wait}")
+        self._was_without_slot = self._was_without_slot or bool(slot_wait)
         return lines + [line for activity in pending if (line := self.new_retry_line(activity))]
 
     def last_lines(self, steps: Sequence[StepRecord], progress: Progress | None = None) -> list[str]:
@@ -250,14 +255,14 @@ def _fix_limits(progress: Progress | None) -> tuple[int | None, int | None]:
 
 
 def _activity_parts(pending: PendingActivity | None) -> list[str]:
-    """Return what an activity in flight does, in parts: turn, action, cost so far, attempt and why the last one
-    failed."""
+    """Return what an activity in flight does, in parts: turn, action or that it waits for a slot, cost so far, attempt
+    and why the last one failed."""
     if pending is None:
         return []
     turn, action, cost = (pending.details.get(name) for name in ("turn", "doing", "cost_usd"))
     return [
         *([f"turn {turn}"] if turn else []),
-        *([one_line(str(action), 60)] if action else []),
+        *([pending.slot_wait] if pending.slot_wait else [one_line(str(action), 60)] if action else []),
         *([format_money(float(cost))] if isinstance(cost, int | float) and cost else []),
         *([f"attempt {pending.attempt}"] if pending.attempt > 1 else []),
         *([one_line(pending.failure, 60)] if pending.attempt > 1 and not pending.died and pending.failure else []),

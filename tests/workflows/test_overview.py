@@ -27,7 +27,7 @@ from perdure.client import ListEntry, Perdure
 from perdure.client.backlog import Backlog
 from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
 from perdure.client.history.event_feed import all_events, backlog_events
-from perdure.client.server import overview
+from perdure.client.server import overview, slots
 from perdure.client.server.overview import SILENT_S, Overview, OverviewRow, add_work_in_flight
 from perdure.client.server.view import PendingActivity, RunDescription
 from perdure.local.server import ensure_server, stop_server
@@ -38,7 +38,6 @@ from perdure.models.events import Event
 from perdure.models.ids import BACKLOG_WORKFLOW, MORE_ATTRIBUTES
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.page.views import hosts
 from perdure.page.views.hosts import list_workers
 from perdure.plugin import perdure_plugin
 from tests.deliveries import Script, playing
@@ -258,7 +257,7 @@ async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(
     client: Client, fresh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On whichever page the server has them: it remembers all that were there before, in an order of its own."""
-    monkeypatch.setattr(hosts, "_PAGE", 50)
+    monkeypatch.setattr(slots, "_PAGE", 50)
     over = asyncio.Event()
 
     @activity.defn
@@ -269,12 +268,12 @@ async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(
     address = client.service_client.config.target_host
     working = await Client.connect(address, namespace=client.namespace, runtime=said)
 
-    async def slots() -> list[tuple[int, int]]:
+    async def counted() -> list[tuple[int, int]]:
         found = [one for one in await list_workers(client, Home(tmp_path)) if one.identity == fresh]
         return [(slot.used, slot.all) for one in found for slot in one.slots if slot.queue == fresh]
 
     async def used() -> bool:
-        return await slots() == [(2, 3)]
+        return await counted() == [(2, 3)]
 
     async def left() -> bool:
         found = await list_workers(client, Home(tmp_path))

@@ -16,6 +16,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
+from perdure.client.server.slots import explain_slot_waits
 from perdure.client.server.titles import TitleCache
 from perdure.client.server.view import (
     RunDescription,
@@ -189,11 +190,12 @@ class Overview:
             key=lambda pair: self._descriptions[pair[0]][0] if pair[0] in self._descriptions else float("-inf")
         )
         limit = max(DESCRIBED_A_LOOK, -(-len(deliveries) // ROTATION))
-        await asyncio.gather(*(self._describe_one(id, run_id) for id, run_id in deliveries[:limit]))
-
-    async def _describe_one(self, id: str, run_id: str) -> None:
-        if (execution := await find_workflow(self.client, id, run_id)) is not None:
-            self._descriptions[id] = (time.monotonic(), run_id, await describe_run(execution), datetime.now(UTC))
+        answers = await asyncio.gather(*(find_workflow(self.client, *pair) for pair in deliveries[:limit]))
+        executions = [execution for execution in answers if execution is not None]
+        seconds, now = time.monotonic(), datetime.now(UTC)
+        described = await explain_slot_waits(self.client, [await describe_run(execution) for execution in executions])
+        for execution, description in zip(executions, described, strict=True):
+            self._descriptions[execution.id] = (seconds, execution.run_id, description, now)
 
 
 def add_work_in_flight(row: OverviewRow, description: RunDescription, described_at: datetime) -> OverviewRow:
@@ -211,7 +213,7 @@ def add_work_in_flight(row: OverviewRow, description: RunDescription, described_
         row,
         activity=activity.activity,
         turn=turn if isinstance(turn, int) else 0,
-        doing=shorten(str(doing or activity.activity.replace("_", " ")), 200),
+        doing=activity.slot_wait or shorten(str(doing or activity.activity.replace("_", " ")), 200),
         worker=activity.worker,
         attempt=activity.attempt,
         silent_since=heard if heard is not None and (described_at - heard).total_seconds() > SILENT_S else None,

@@ -97,6 +97,10 @@ class PendingActivity:
     died      the last attempt ended with its worker: reported by another one, or by the heartbeat's timeout
     silent    it was the timeout: the worker died with its host, or the host slept or was cut off
     heard     when its worker last sent a heartbeat, or took it; None while nobody has it
+
+    queue         where it is taken from; empty where the server does not say
+    queued_since  when it was put there; None: a worker has it, it is paused, or its next attempt is not due
+    slot_wait     `waits for a slot: 32 of 32 busy`; empty: it does not, or nobody has asked (explain_slot_waits)
     """
 
     activity: str
@@ -107,6 +111,9 @@ class PendingActivity:
     died: bool = False
     silent: bool = False
     heard: datetime | None = field(default=None, compare=False)
+    queue: str = ""
+    queued_since: datetime | None = None
+    slot_wait: str = ""
 
 
 @dataclass(frozen=True)
@@ -308,6 +315,8 @@ async def _pending_activity_of(activity: PendingActivityInfo, converter: DataCon
     heard = (
         max(heartbeat_time or activity.last_started_time, activity.last_started_time, key=_seconds) if started else None
     )
+    is_due = activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED and not activity.paused
+    queued = None if activity.HasField("next_attempt_schedule_time") or not is_due else activity.scheduled_time
     return PendingActivity(
         activity=activity.activity_type.name,
         attempt=activity.attempt,
@@ -317,6 +326,8 @@ async def _pending_activity_of(activity: PendingActivityInfo, converter: DataCon
         died=ended_with_worker(failure),
         silent=failure.HasField("timeout_failure_info"),
         heard=heard.ToDatetime(UTC) if heard is not None else None,
+        queue=activity.activity_options.task_queue.name,
+        queued_since=queued.ToDatetime(UTC) if queued is not None else None,
     )
 
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
-from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.worker.v1 import WorkerHeartbeat
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_budget_table
+from perdure.client.server.slots import Slots, is_running, read_heartbeats, slots_of
 from perdure.client.server.view import ListEntry, list_newest
 from perdure.models.budget.treasury import TreasuryTable
 from perdure.models.errors import PerdureError
@@ -32,14 +32,7 @@ DAYS = 14
 _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
-_PAGE, _PAGES = 200, 25
-"""Workers' reports in one answer, and answers that are read; there is one report for each worker and queue. A server
-keeps those of workers that are gone, for a day, and in no order that would put those first that live."""
-
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-_HEARD = timedelta(minutes=5)
-"""As long as a server remembers who asked for work: a worker that said nothing since is gone."""
 
 _SILENT = 3 * WORKER_REPORT_INTERVAL
 """After this long without a report a worker is silent: one report may be lost, the next one late."""
@@ -48,16 +41,6 @@ _NAME = re.compile("[0-9a-f]{32}")
 
 _NAMED = 50
 """Repositories, and labels, that are shown, the dearest."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Places for activities of one queue, `used` of `all`, as the worker said at `heard`."""
-
-    queue: str
-    used: int
-    all: int
-    heard: datetime
 
 
 @dataclass(frozen=True)
@@ -125,55 +108,18 @@ async def list_workers(client: Client, home: Home) -> list[Worker]:
     )
     polled = (await client.workflow_service.describe_task_queue(request)).pollers
     last_seen = {poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in polled}
-    heartbeats = await _heartbeats_by_worker(client)
+    heartbeats = await read_heartbeats(client)
     for identity, beats in heartbeats.items():
         last_seen[identity] = max(
             last_seen.get(identity, _NEVER), *(beat.heartbeat_time.ToDatetime(UTC) for beat in beats)
         )
     listed = [
         Worker(
-            identity, time, _slots_of(beats := heartbeats.get(identity, [])), worker_state(identity, beats, time, home)
+            identity, time, slots_of(beats := heartbeats.get(identity, [])), worker_state(identity, beats, time, home)
         )
         for identity, time in last_seen.items()
     ]
     return sorted(listed, key=lambda worker: worker.seen, reverse=True)
-
-
-async def _heartbeats_by_worker(client: Client) -> dict[str, list[WorkerHeartbeat]]:
-    """Fetch each worker's heartbeats of the last minutes (_HEARD), one a queue, by its identity.
-
-    Empty when the server keeps no such reports. Raises RPCError when it fails otherwise.
-    """
-    request = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
-    by_worker = defaultdict[str, list[WorkerHeartbeat]](list)
-    for _ in range(_PAGES):
-        try:
-            page = await client.workflow_service.list_workers(request)
-        except RPCError as error:
-            if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
-                raise
-            return {}
-        for beat in (info.worker_heartbeat for info in page.workers_info):
-            if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _HEARD:
-                by_worker[beat.worker_identity].append(beat)
-        request.next_page_token = page.next_page_token
-        if not request.next_page_token:
-            break
-    return by_worker
-
-
-def _slots_of(beats: list[WorkerHeartbeat]) -> tuple[Slots, ...]:
-    """Return the slots in these heartbeats of workers that run, by queue."""
-    slots = list[Slots]()
-    for beat in filter(_is_running, beats):
-        info, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
-        places = info.current_used_slots + info.current_available_slots
-        slots.append(Slots(beat.task_queue, info.current_used_slots, places, heard))
-    return tuple(sorted(slots, key=lambda slot: slot.queue))
-
-
-def _is_running(beat: WorkerHeartbeat) -> bool:
-    return beat.status == WorkerStatus.WORKER_STATUS_RUNNING
 
 
 def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, home: Home) -> str:
@@ -188,7 +134,7 @@ def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, ho
     is_ours = _NAME.fullmatch(name) and (any(beat.task_queue == home.queue() for beat in beats) or lock.exists())
     if is_ours and not is_locked(lock):
         return "gone"
-    if beats and not any(map(_is_running, beats)):
+    if beats and not any(map(is_running, beats)):
         return "leaving"
     return "silent" if beats and datetime.now(UTC) - seen > _SILENT else ""
 

@@ -1,0 +1,189 @@
+"""The slots of workers, of which each activity that runs takes one, as workers report them to the server; and what is
+known of the activities that wait for one. Nothing is asked where none waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.server.view import ListEntry, PendingActivity, RunDescription, describe_run, find_workflow
+from perdure.models.limits import RPC_TIMEOUT, WORKER_REPORT_INTERVAL
+from perdure.text import format_count
+
+_PAGE, _PAGES = 200, 25
+"""Workers' reports in one answer, and answers that are read; there is one report for each worker and queue. A server
+keeps those of workers that are gone, for a day, and in no order that would put those first that live."""
+
+_REMEMBERED = timedelta(minutes=5)
+"""As long as a server remembers who asked for work: a worker that said nothing since is gone."""
+
+_VALID = 1.5 * WORKER_REPORT_INTERVAL
+"""The age up to which a report says how a worker is: the next one, a little late, has not come yet."""
+
+_DISPATCH = timedelta(seconds=2)
+"""The time after which an activity that nobody has taken counts as waiting: a worker with a free slot takes it in
+milliseconds."""
+
+_DESCRIBED = 100
+"""Listed deliveries of which it is asked whether they wait for a slot: a millisecond of the server each."""
+
+_UNKNOWN = "waits for a free slot"
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Places for activities of one queue, `used` of `all`, as the worker said at `heard`."""
+
+    queue: str
+    used: int
+    all: int
+    heard: datetime
+
+
+async def read_heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
+    """Fetch each worker's heartbeats of the last minutes (_REMEMBERED), one a queue, by its identity.
+
+    Empty when the server keeps no such reports. Raises RPCError when it fails otherwise.
+    """
+    request = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
+    by_worker = defaultdict[str, list[WorkerHeartbeat]](list)
+    for _ in range(_PAGES):
+        try:
+            page = await client.workflow_service.list_workers(request, timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
+                raise
+            return {}
+        for beat in (info.worker_heartbeat for info in page.workers_info):
+            if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _REMEMBERED:
+                by_worker[beat.worker_identity].append(beat)
+        request.next_page_token = page.next_page_token
+        if not request.next_page_token:
+            break
+    return by_worker
+
+
+def slots_of(beats: Sequence[WorkerHeartbeat]) -> tuple[Slots, ...]:
+    """Return the slots in these heartbeats of workers that run, by queue."""
+    slots = list[Slots]()
+    for beat in filter(is_running, beats):
+        info, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
+        places = info.current_used_slots + info.current_available_slots
+        slots.append(Slots(beat.task_queue, info.current_used_slots, places, heard))
+    return tuple(sorted(slots, key=lambda slot: slot.queue))
+
+
+def is_running(beat: WorkerHeartbeat) -> bool:
+    """Return True for a report of a worker that neither ends nor has ended."""
+    return beat.status == WorkerStatus.WORKER_STATUS_RUNNING
+
+
+async def explain_slot_waits(client: Client, descriptions: Sequence[RunDescription]) -> list[RunDescription]:
+    """Return the descriptions, in their order, in which each activity that waits for a slot says so (`slot_wait`).
+
+    Calls the server only where one waits: once for all slots, and once for each queue in which one waits. Where the
+    server does not answer that, they wait for a free slot; where a worker's slots were free meanwhile, for none.
+    """
+    now = datetime.now(UTC)
+    waiting = [activity for described in descriptions for activity in described.pending if _is_late(activity, now)]
+    if not waiting:
+        return list(descriptions)
+    try:
+        beats_by_worker = await read_heartbeats(client)
+        reported = [slot for beats in beats_by_worker.values() for slot in _valid_slots(beats, now)]
+        lengths = {queue: await _queue_length(client, queue) for queue in {activity.queue for activity in waiting}}
+    except RPCError:
+        reported, lengths = [], {}
+    return [
+        replace(
+            described,
+            pending=tuple(
+                replace(activity, slot_wait=slot_wait_text(activity, reported, lengths.get(activity.queue, 1), now))
+                for activity in described.pending
+            ),
+        )
+        for described in descriptions
+    ]
+
+
+async def mark_slot_waits(client: Client, entries: Sequence[ListEntry]) -> list[ListEntry]:
+    """Return the entries of a list, in their order, of which those that wait for a slot say so (`held`, `since`).
+
+    One call where several run; only where a worker reports that all its slots are taken are the first _DESCRIBED that
+    run described. Unchanged where the server does not answer.
+    """
+    running = [entry for entry in entries if entry.closed is None and not entry.waiting and not entry.held]
+    if len(running) < 2:  # one alone finds a free slot
+        return list(entries)
+    try:
+        now, beats_by_worker = datetime.now(UTC), await read_heartbeats(client)
+        if not any(slot.used >= slot.all for beats in beats_by_worker.values() for slot in _valid_slots(beats, now)):
+            return list(entries)
+        executions = await asyncio.gather(
+            *(find_workflow(client, entry.delivery_id, entry.run_id) for entry in running[:_DESCRIBED])
+        )
+        described = [await describe_run(execution) for execution in executions if execution is not None]
+        explained = await explain_slot_waits(client, described)
+    except RPCError:
+        return list(entries)
+    waits = {
+        described.run_id: activity for described in explained for activity in described.pending if activity.slot_wait
+    }
+    return [
+        replace(entry, held=waits[entry.run_id].slot_wait, since=waits[entry.run_id].queued_since)
+        if entry.run_id in waits
+        else entry
+        for entry in entries
+    ]
+
+
+def _is_late(activity: PendingActivity, now: datetime) -> bool:
+    """Return True for an activity that no worker has taken within the time that takes where a slot is free."""
+    return activity.queued_since is not None and now - activity.queued_since >= _DISPATCH
+
+
+def _valid_slots(beats: Sequence[WorkerHeartbeat], now: datetime) -> list[Slots]:
+    return [slot for slot in slots_of(beats) if now - slot.heard < _VALID]
+
+
+def slot_wait_text(activity: PendingActivity, slots: Sequence[Slots], length: int, now: datetime) -> str:
+    """Return that an activity waits for a slot, with numbers where they are known; empty where it does not.
+
+    slots   valid reports of all queues; none: the server has none, or did not answer
+    length  activities that wait in its queue, with this one
+    """
+    if activity.queued_since is None or not _is_late(activity, now):
+        return ""
+    of_queue = [slot for slot in slots if slot.queue == activity.queue]
+    if slots and not of_queue:
+        return ""  # no worker takes from that queue now: it waits for one, not for a slot
+    free_times = [slot.heard for slot in of_queue if slot.used < slot.all]
+    if free_times and max(free_times) > activity.queued_since + _DISPATCH:
+        return ""  # it was not taken while a slot was free: something else keeps it
+    if free_times or not of_queue:
+        return _UNKNOWN
+    used, places = (sum(numbers) for numbers in zip(*((slot.used, slot.all) for slot in of_queue), strict=True))
+    others = f", {format_count(length - 1, 'other')} waiting" if length > 1 else ""
+    return f"waits for a slot: {used} of {places} busy{others}"
+
+
+async def _queue_length(client: Client, queue: str) -> int:
+    """Return the number of activities that wait in a queue, some seconds old. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        report_stats=True,
+    )
+    answer = await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+    return answer.stats.approximate_backlog_count
