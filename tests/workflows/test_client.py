@@ -188,8 +188,8 @@ def test_a_converter_that_somebody_configured_keeps_its_codec_and_its_failures()
 async def test_the_starter_submits_waits_and_says_by_its_exit_code_what_came_of_it(
     client: Client, server: str, script: Script
 ) -> None:
-    def start(*arguments: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "TEMPORAL_ADDRESS": server, "TEMPORAL_CONFIG_FILE": os.devnull}
+    def start(*arguments: str, address: str = server) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull}
         command = [sys.executable, "starter.py", *arguments]
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=patient(50))
 
@@ -202,6 +202,11 @@ async def test_the_starter_submits_waits_and_says_by_its_exit_code_what_came_of_
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("calc-add-sub-")
     assert '"status": "completed"' in done.stdout
+    nowhere = await asyncio.to_thread(start, "/srv/calc", "Add sub", address="127.0.0.1:9")
+    assert nowhere.returncode == 3
+    assert nowhere.stderr.startswith("error: Temporal cannot be reached at 127.0.0.1:9: ")
+    wrong = await asyncio.to_thread(start, "/srv/calc", "")
+    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False), wrong.stderr
 
 
 async def test_the_result_of_an_id_that_nobody_has_is_refused_in_words(perdure: Perdure, fresh: str) -> None:
