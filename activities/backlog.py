@@ -149,6 +149,7 @@ class BacklogActivities(OnHost):
             branch=integration.branch,
             queue=self._host.publisher_queue or self._host.home.queue(),
             sets_search_attributes=bool(self._host.search_attributes),
+            extra_attributes=self._host.extra_search_attributes,
             frees_waiting_slots=True,
             follows_base=not is_requested,
             notifies=bool(self._host.listeners.addresses),

@@ -29,7 +29,8 @@ attribute() {
     done
 }
 
-for name in PerdureRepository PerdurePhase PerdureStatus PerdureBranch PerdurePullRequest PerdureChange PerdureWaiting; do
+for name in PerdureRepository PerdurePhase PerdureStatus PerdureBranch PerdurePullRequest \
+    PerdureChange PerdureWaiting PerdureTitle; do
     attribute "$name" Keyword
 done
 attribute PerdureLabels KeywordList

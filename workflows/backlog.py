@@ -18,7 +18,7 @@ from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState
 from perdure.models.delivery.decisions import parse_input
 from perdure.models.errors import InvalidRequest
-from perdure.models.ids import stack_workflow_id
+from perdure.models.ids import TITLE, stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
 from perdure.models.rules.admission import backlog_refusal
@@ -26,6 +26,7 @@ from perdure.models.rules.backlog import continued_request, digest_of_items, par
 from perdure.models.rules.landed_checks import unchecked_summary
 from perdure.models.rules.scheduling import is_finished, item_views, next_start_time, startable_items
 from perdure.models.webui.backlog import render_backlog_details
+from perdure.models.webui.captions import backlog_title
 from perdure.models.webui.details import render_refused
 from workflows.backlog_inbox import BacklogInbox
 from workflows.base_follower import BaseFollower, FollowUpdate
@@ -239,7 +240,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
                 "PerdureBranch": opened.branch,
                 "PerdurePullRequest": state.pull_request,
             }
-            set_search_attributes(values, sum(entry.child.usd for entry in state.items.values()))
+            usd = sum(entry.child.usd for entry in state.items.values())
+            later = {TITLE: backlog_title(list(state.items))}
+            set_search_attributes(values, usd, later, registered=opened.extra_attributes)
 
     async def _end_refused(self, error: ApplicationError) -> NoReturn:
         """Show that and why the request was refused, send the notice of the end, and raise the error."""

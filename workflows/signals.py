@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.ids import CHANGE, LABELS, WAITING
+from perdure.models.ids import CHANGE, LABELS, TITLE, WAITING
 from perdure.models.rules.admission import fit_keyword, fit_keywords
 
 
@@ -58,7 +58,7 @@ ATTRIBUTES = MappingProxyType(
         for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
     }
 )
-LATER_ATTRIBUTES = MappingProxyType({name: SearchAttributeKey.for_keyword(name) for name in (CHANGE, WAITING)})
+LATER_ATTRIBUTES = MappingProxyType({name: SearchAttributeKey.for_keyword(name) for name in (CHANGE, WAITING, TITLE)})
 LABEL_LIST = SearchAttributeKey.for_keyword_list(LABELS)
 COST_USD = SearchAttributeKey.for_float("PerdureCostUsd")
 

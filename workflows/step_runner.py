@@ -23,7 +23,7 @@ from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.summary import delivery_status
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.delivery.work import CloseInput, CloseResult, EscalationSettings, PrepareInput, TestInput
-from perdure.models.ids import CHANGE, WAITING, delivery_key, short_run_id
+from perdure.models.ids import CHANGE, TITLE, WAITING, delivery_key, short_run_id
 from perdure.models.limits import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
@@ -336,7 +336,11 @@ class StepRunner:
         self._waiting_since = (
             self._waiting_since if state.waiting == self._waiting_since[0] else (state.waiting, workflow.now())
         )
-        later = {CHANGE: captions.format_change(state), WAITING: captions.format_waiting(*self._waiting_since)}
+        later = {
+            CHANGE: captions.format_change(state),
+            WAITING: captions.format_waiting(*self._waiting_since),
+            TITLE: captions.delivery_title(state, self.request),
+        }
         set_search_attributes(
             values,
             state.spending.spend.usd,

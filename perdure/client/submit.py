@@ -20,7 +20,14 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import (
+    Priority,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -30,12 +37,12 @@ from perdure.models.backlog.state import BacklogState
 from perdure.models.concurrency_limit import fairness_key
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.ids import DELIVERY_WORKFLOW, delivery_id, repository_name, slug
+from perdure.models.ids import DELIVERY_WORKFLOW, TITLE, delivery_id, repository_name, slug
 from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.inbox import conflicting_delivery, is_same_request, request_key
+from perdure.models.webui.captions import backlog_title, fit_title
 from perdure.models.webui.details import escape_line
-from perdure.text import format_count
 
 ATTACH = "attach"
 
@@ -59,17 +66,30 @@ async def start_workflow(
     """
     items = {} if state is None else {"items": [{"id": item} for item in state.items]}
     args = [raw] if state is None else [raw, state.dump_for_next_run()]
-    await client.start_workflow(workflow, args=args, **_start_options(id, raw, reuse_policy, workflow, raw | items))
+    options = _start_options(id, raw, reuse_policy, workflow, raw | items)
+    try:
+        await client.start_workflow(workflow, args=args, **options)
+    except RPCError as error:
+        if not _lists_no_titles(error):
+            raise
+        await client.start_workflow(workflow, args=args, **options | {"search_attributes": None})
+
+
+def _lists_no_titles(error: RPCError) -> bool:
+    """Return True when a start was refused because the namespace has no search attribute PerdureTitle."""
+    return error.status is RPCStatusCode.INVALID_ARGUMENT and TITLE in error.message
 
 
 def _start_options(
     id: str, raw: dict[str, Any], reuse_policy: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the keyword arguments that start a workflow: id, queue, policies, fairness key, texts for the Web UI.
+    """Return the keyword arguments that start a workflow: id, queue, policies, fairness key, title, texts for the Web
+    UI.
 
     `shown` is what those texts are made of: the request, with a backlog's items where `raw` has none.
     """
     caption, details = caption_and_details(shown)
+    title = SearchAttributePair(SearchAttributeKey.for_keyword(TITLE), request_title(shown))
     return {
         "id": id,
         "task_queue": TASK_QUEUE,
@@ -78,23 +98,31 @@ def _start_options(
         "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
         "static_summary": caption,
         "static_details": details,
+        "search_attributes": TypedSearchAttributes([title]),
         "priority": Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
     }
 
 
 async def start_and_confirm(
-    client: Client, id: str, raw: dict[str, Any], within: timedelta, workflow: str = DELIVERY_WORKFLOW
+    client: Client,
+    id: str,
+    raw: dict[str, Any],
+    within: timedelta,
+    workflow: str = DELIVERY_WORKFLOW,
+    *,
+    lists_titles: bool = True,
 ) -> bool:
-    """Start a workflow and wait until a worker has accepted the request: update-with-start, one call for both.
+    """Start a workflow and wait until a worker has accepted the request: update-with-start, one call for both; two
+    where the namespace lists no titles.
 
     Returns True when one has. Returns False when none has `within` that time, or when server or worker is too old for
     this call: it is started all the same, once, and the next worker begins with it. Raises WorkflowAlreadyStartedError
     when a workflow of that id runs or has run, and InvalidRequest when the worker refuses what we took for valid.
     """
     reuse_policy = WorkflowIDReusePolicy.REJECT_DUPLICATE
-    start_operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        workflow, raw, **_start_options(id, raw, reuse_policy, workflow, raw)
-    )
+    options = _start_options(id, raw, reuse_policy, workflow, raw)
+    options |= {} if lists_titles else {"search_attributes": None}
+    start_operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(workflow, raw, **options)
     try:
         # The rpc_timeout limits one try, not all of them: the client tries again what a server has not answered.
         async with asyncio.timeout(within.total_seconds()) as patience:
@@ -116,6 +144,8 @@ async def start_and_confirm(
             await start_workflow(client, id, raw, reuse_policy, workflow)
         return False
     except RPCError as error:
+        if _lists_no_titles(error) and lists_titles:
+            return await start_and_confirm(client, id, raw, within, workflow, lists_titles=False)
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
             raise
         await start_workflow(client, id, raw, reuse_policy, workflow)
@@ -140,11 +170,7 @@ def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     All markup in it is escaped: the Web UI would render links and pictures of whoever wrote it. The line has at most
     100 characters and 360 bytes, as JSON.
     """
-    text, issue = str(raw.get("request") or describe_items(raw)), raw.get("issue")
-    try:
-        number = f"#{IssueName.parse(str(issue)).number}" if issue is not None else ""
-    except ValueError:
-        number = ""
+    text, number = str(raw.get("request") or describe_items(raw)), _issue_number(raw)
     parts = [f"**Issue** {escape_line(number, 20)}"] if number else []
     lines = [escape_line(line, _DETAIL_CHARS) for line in text[:_DETAIL_CHARS].splitlines()]
     parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if text.strip() else []
@@ -154,11 +180,25 @@ def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     return escape_line(caption, limit), "\n\n".join(parts)
 
 
+def request_title(raw: dict[str, Any]) -> str:
+    """Return the title of a request as it was sent, as lists show it; also of one that is not valid."""
+    text = str(raw.get("request") or describe_items(raw)).lstrip()
+    return fit_title(" ".join(filter(None, (_issue_number(raw), text))))
+
+
+def _issue_number(raw: dict[str, Any]) -> str:
+    """Return the number of the issue that a request names, as `#12`; empty where it names none that has a number."""
+    try:
+        return f"#{IssueName.parse(str(raw['issue'])).number}" if raw.get("issue") is not None else ""
+    except ValueError:
+        return ""
+
+
 def describe_items(raw: dict[str, Any]) -> str:
     """Return a backlog's items in words, `8 items: api, page, …`, and its issue selector; empty for anything else."""
     items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
     names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
-    listed = [f"{format_count(len(names), 'item')}: {', '.join(names)}"] if names else []
+    listed = [backlog_title(names)] if names else []
     return " · ".join([*listed, *issues])
 
 

@@ -156,7 +156,9 @@ SEARCH_ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 )
 """Name → Temporal's type. A server that does not know one hangs the workflow that sets it."""
 
-CHANGE, WAITING, LABELS = "PerdureChange", "PerdureWaiting", "PerdureLabels"
+CHANGE, WAITING, LABELS, TITLE = "PerdureChange", "PerdureWaiting", "PerdureLabels", "PerdureTitle"
 
-MORE_ATTRIBUTES: Mapping[str, str] = MappingProxyType({CHANGE: "Keyword", WAITING: "Keyword", LABELS: "KeywordList"})
+MORE_ATTRIBUTES: Mapping[str, str] = MappingProxyType(
+    {CHANGE: "Keyword", WAITING: "Keyword", LABELS: "KeywordList", TITLE: "Keyword"}
+)
 """Attributes of later releases: where a server does not accept them lists show less, and all else works."""

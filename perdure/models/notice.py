@@ -19,6 +19,7 @@ from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.ids import delivery_key
 from perdure.models.webui.backlog import count_phases
+from perdure.models.webui.captions import backlog_title, delivery_title
 from perdure.text import one_line, shell_word
 
 NOTICE_RESULT_BYTES = 32 * 1024
@@ -192,7 +193,6 @@ def notice_of(
     result  of a delivery that has ended; its steps are left out when they are long
     id      the notice's; delivery: the delivery's key; delivery_id: its workflow's id; at: when it happened
     """
-    title = state.prepared.request.title if state.prepared else ""
     pending_decision = state.gates.pending_decision if result is None else None
     summary = (
         pending_decision.summary
@@ -209,7 +209,7 @@ def notice_of(
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        request=one_line(title or state.planning.title or request.request, 120),
+        request=delivery_title(state, request),
         summary=one_line(summary, 300),
         phase=state.phase or "",
         pending_decision=pending_decision,
@@ -234,7 +234,7 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime, refused:
         delivery_id=progress.backlog_id,
         run_id=progress.run_id,
         repository=progress.repository,
-        request=f"a backlog of {len(progress.items)} items",
+        request=backlog_title([item.id for item in progress.items]),
         summary=one_line(summary, 300),
         pull_request=pull,
         cost_usd=progress.usd,

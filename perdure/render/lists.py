@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from perdure.models.events import Event
 
 
+_TITLE_LEAST, _TITLE_MOST, _LAST_LEAST = 16, 40, 12
+"""Characters of a title in a table, as there is room for it, and of the last column that there has to be room for."""
+
+
 def delivery_rows(
     entries: Sequence[ListEntry], width: int | None, now: datetime | None = None, kind: str = "delivery"
 ) -> list[str]:
-    """Return a table with one line for each entry: id, status, start, cost, pull request or repository.
+    """Return a table with one line for each entry: title, where one has any, id, status, start, cost,
+    pull request or repository.
 
     kind   heading of the first column, `delivery` or `backlog`
     width  at which lines are cut; None: not at all
@@ -35,11 +40,13 @@ def delivery_rows(
         )
         for entry in entries
     ]
-    return align_columns([(kind, "status", "started", "cost", "pull request or repository"), *rows], width)
+    heading = (kind, "status", "started", "cost", "pull request or repository")
+    return align_columns(_add_titles(entries, [heading, *rows], width), width)
 
 
 def waiting_delivery_rows(entries: Sequence[ListEntry], width: int | None, now: datetime | None = None) -> list[str]:
-    """Return a table with one line for each delivery that waits: for what, since when, and what it is about."""
+    """Return a table with one line for each delivery that waits: title, where one has any, id, for what, since when,
+    and what it is about."""
     now = now or datetime.now(UTC)
     rows = [
         (
@@ -59,7 +66,21 @@ def waiting_delivery_rows(entries: Sequence[ListEntry], width: int | None, now: 
         )
         for entry in entries
     ]
-    return align_columns([("delivery", "waits for", "since", "about"), *rows], width)
+    return align_columns(_add_titles(entries, [("delivery", "waits for", "since", "about"), *rows], width), width)
+
+
+def _add_titles(
+    entries: Sequence[ListEntry], rows: Sequence[tuple[str, ...]], width: int | None
+) -> Sequence[tuple[str, ...]]:
+    """Return the rows of a table, a heading and one row an entry, with the titles before them; unchanged where no entry
+    has one. Titles are cut to the room that the other columns leave: the ids behind them are whole."""
+    if not any(entry.title for entry in entries):
+        return rows
+    others = sum(max(len(row[n]) for row in rows) + 2 for n in range(len(rows[0]) - 1)) + 2 + _LAST_LEAST
+    limit = _TITLE_MOST if width is None else min(max(width - others, _TITLE_LEAST), _TITLE_MOST)
+    return [
+        (title, *row) for title, row in zip(["title", *(one_line(e.title, limit) for e in entries)], rows, strict=True)
+    ]
 
 
 def entry_json(entry: ListEntry, kind: str = "delivery") -> dict[str, Any]:

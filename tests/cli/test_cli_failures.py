@@ -461,8 +461,11 @@ async def test_what_waits_is_on_top_and_the_newest_by_start_is_meant_where_none_
         await desk.until(listed)
         lines = (await desk("list")).out.splitlines()
         top, _, below = "\n".join(lines).partition("\n\n")
-        assert [line.split()[0] for line in top.splitlines()] == ["delivery", "older-one", "perdure"]
-        assert below.splitlines()[1].startswith("newer-one")
+        heading, waiting, hint = top.splitlines()
+        assert heading.split()[:2] == ["title", "delivery"]
+        assert "  older-one  " in waiting
+        assert hint.startswith("perdure ")
+        assert "  newer-one  " in below.splitlines()[1]
         assert "older-one" not in below
         for command in (("show",), ("watch",), ("show", "@last")):
             assert "Completed" in (await desk(*command)).out, command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -356,6 +357,19 @@ def test_the_list_says_what_each_delivery_waits_for() -> None:
         ["b", "plan", "just", "now", "approve", "the", "plan:", "Add", "sub"],
         ["c", "held,", "or", "a", "host", "3", "d", "ago", "/r"],
     ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, None])
+def test_a_list_has_titles_with_whole_ids_behind_them(width: int | None) -> None:
+    alike = [
+        replace(one("calc-add-subtraction-of-fractions-" + end), title="Add\x1b[2J subtraction " * 9)
+        for end in ("3f09", "3f10")
+    ]
+    for rows in (delivery_rows(alike, width, NOON), waiting_delivery_rows(alike, width, NOON)):
+        assert rows[0].startswith("title  ")
+        assert [row.split("…")[1].split()[0] for row in rows[1:]] == [entry.delivery_id for entry in alike]
+        assert all(row.startswith("Add subtraction") for row in rows[1:])
+        assert width != 140 or max(map(len, rows)) <= width
 
 
 def test_one_that_has_ended_waits_for_nobody() -> None:

@@ -42,6 +42,7 @@ from perdure.models.backlog.state import OpenBacklogResult
 from perdure.models.delivery.result import PullRequest, TestsStatus
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
+from perdure.models.ids import MORE_ATTRIBUTES
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from tests.deliveries import Script, at
@@ -68,6 +69,7 @@ class Branch(Script):
     unopened   the type and the words with which opening it fails; unproposed: the words with which its end does
     called   how often each of these two was asked
     left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
+    lists    the server knows the search attributes
     last     what `check_landed` finds, one after the other: words are a problem; when there are no more all hold.
              last_time: of how many it runs the checks at once; last_refused: the words with which it fails;
              lasts: what it was given each time
@@ -85,7 +87,7 @@ class Branch(Script):
         self.fails: set[str] = set()
         self.red: dict[str, int] = {}
         self.bodies: list[str] = []
-        self.notifies = False
+        self.notifies = self.lists = False
         self.issues: tuple[int, ...] = ()
         self.found: tuple[int, ...] = ()
         self.proposed: dict[int, int] = {}
@@ -221,6 +223,8 @@ class Branch(Script):
                 follows_base=self.base is not None,
                 frees_waiting_slots=True,
                 notifies=self.notifies,
+                sets_search_attributes=self.lists,
+                extra_attributes=tuple(MORE_ATTRIBUTES) if self.lists else (),
                 issues=self.found,
                 issue_pull_requests=self.proposed,
             )

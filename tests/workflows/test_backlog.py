@@ -407,7 +407,7 @@ async def test_its_end_is_told_with_its_numbers_and_its_pull_request(
     client: Client, fresh: str, tmp_path: Path
 ) -> None:
     branch = Branch(schema="s", export="e", docs="d")
-    branch.fails, branch.notifies, branch.found = {"schema"}, True, (13, 14)
+    branch.fails, branch.notifies, branch.lists, branch.found = {"schema"}, True, True, (13, 14)
     async with Receiver.open() as receiver, telling(client, branch, tmp_path, receiver.url):
         handle = await backlog(client, fresh, night(*ITEMS_OF_TOLD))
         progress = dict(await handle.result())
@@ -419,7 +419,9 @@ async def test_its_end_is_told_with_its_numbers_and_its_pull_request(
         assert [item["phase"] for item in told.json["result"]["items"]] == ["failed", "blocked", "landed"]
         assert told.json["text"].startswith("*Ended: 1 failed · 1 blocked · 1 landed")
         assert branch.issues == (14,), "what landed is done, what failed is not"
-        assert told.json["request"] == "a backlog of 3 items"
+        assert told.json["request"] == "3 items: schema, export, docs"
+        listed = {pair.key.name: pair.value for pair in (await handle.describe()).typed_search_attributes}
+        assert listed["PerdureTitle"] == told.json["request"]
     history = await handle.fetch_history()
     await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
 

@@ -81,7 +81,7 @@ def show(id: str, json: bool) -> None:
                 screen.print_json(progress.model_dump_json(indent=2))
                 return
             step_rows = [format_row(line, screen.width) for line in current_lines(progress, described.pending)]
-            screen.print_lines([*_fact_lines(progress), *step_rows, *retry_lines(described.pending)])
+            screen.print_lines([*_fact_lines(progress, described.title), *step_rows, *retry_lines(described.pending)])
             screen.print_lines([*waiting_lines(progress), *last_lines])
             return
         result = await delivery.result()
@@ -90,9 +90,8 @@ def show(id: str, json: bool) -> None:
             return
         elapsed = (described.closed - described.started).total_seconds() if described.closed else None
         step_rows = [format_row(line_of(chapter), screen.width) for chapter in group_steps(result.steps)]
-        screen.print_lines(
-            [f"{delivery.id}  {one_line(result.repository)}", *step_rows, "", *closing_lines(result, elapsed)]
-        )
+        head = [f"{delivery.id}  {one_line(result.repository)}", one_line(described.title)]
+        screen.print_lines([*filter(None, head), *step_rows, "", *closing_lines(result, elapsed)])
 
     run_with_delivery(screen, id, work)
 
@@ -157,15 +156,16 @@ def diff(id: str) -> None:
     run_with_delivery(screen, id, work)
 
 
-def _fact_lines(progress: Progress) -> list[str]:
-    """Return the head of `show` for a running delivery: id, status, repository, branch, spending, decisions, unread
-    messages.
+def _fact_lines(progress: Progress, title: str) -> list[str]:
+    """Return the head of `show` for a running delivery: id, status, title, repository, branch, spending, decisions,
+    unread messages.
 
     It ends with an empty line.
     """
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
     facts = [
         f"{progress.delivery_id}  {progress.status}" + (f", {progress.phase}" if progress.phase else ""),
+        *([f"  title         {one_line(title)}"] if title else []),
         f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
     ]
     if progress.branch:

@@ -239,7 +239,7 @@ class DeliveryWatcher:
             live.update(Text("\n").join([*map(Text, self._lines_above(described)), last_line]), refresh=True)
 
     def _lines_above(self, described: RunDescription) -> list[str]:
-        """Return the bar of phases and the turns before the current one, for above the line about this moment.
+        """Return title, bar of phases and the turns before the current one, for above the line about this moment.
 
         Empty before a phase is known and once it has ended. Otherwise notes the turns in flight for later calls.
         """
@@ -251,7 +251,8 @@ class DeliveryWatcher:
                 text = one_line(str(action), min(60, self._screen.width - 12))
                 self._turn_lines[f"{activity.activity} {turn}"] = f"  turn {turn}: {text}"
         self._turn_lines = dict(list(self._turn_lines.items())[-TURNS_SHOWN:])
-        return [phase_bar(self._progress.phase), *list(self._turn_lines.values())[:-1]]
+        titles = [one_line(described.title, self._screen.width)] if described.title else []
+        return [*titles, phase_bar(self._progress.phase), *list(self._turn_lines.values())[:-1]]
 
     def _silence_reason(self, begins: datetime | None, seconds: float) -> str:
         """Return the reason why no worker has answered for that many seconds; empty while that is too short to be

@@ -64,7 +64,7 @@ class OverviewRow:
     activity, turn, doing, worker, attempt  what is in flight, as last heard; worker empty: none has taken it
     silent_since  when its worker was last heard, where that is too long ago
     parent        the backlog it belongs to, or the workflow that started it
-    title         the beginning of its request; empty until it was read, and where its starter gave none
+    title         as in RunDescription; empty until it was read
     """
 
     id: str
@@ -164,14 +164,15 @@ class Overview:
             [(row.id, run_id) for row, run_id in running.values() if row.kind == "delivery" and not row.waits]
         )
         shown = [*(row for row, _ in running.values()), *self._ended]
-        titles = await self._title_cache.read_titles(row.id for row in sorted(shown, key=lambda row: not row.waits))
+        untitled = [row for row in shown if not row.title]
+        titles = await self._title_cache.read_titles(row.id for row in sorted(untitled, key=lambda row: not row.waits))
         descriptions = {id: (seen, at) for id, (_, _, seen, at) in self._descriptions.items()}
         rows = [
             add_work_in_flight(row, *descriptions[row.id]) if row.id in descriptions else row
-            for row in (replace(row, title=titles.get(row.id, "")) for row, _ in running.values())
+            for row in (replace(row, title=titles.get(row.id, row.title)) for row, _ in running.values())
         ]
         rows.sort(key=lambda row: (not row.waits, (row.waits and row.since) or row.started))
-        ended = [replace(row, title=titles.get(row.id, "")) for row in self._ended]
+        ended = [replace(row, title=titles.get(row.id, row.title)) for row in self._ended]
         self._rows = (*rows, *(row for row in ended if row.id not in running))
 
     async def _list_rows(self, query: str, limit: int) -> list[tuple[OverviewRow, str]]:
@@ -240,6 +241,7 @@ async def _row_of(execution: WorkflowExecution) -> OverviewRow:
         parent=execution.parent_id or "",
         held=entry.held,
         change=entry.change,
+        title=entry.title,
     )
 
 

@@ -20,6 +20,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
+from temporalio.common import SearchAttributeKey
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
@@ -30,7 +31,7 @@ from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.result_text import outcome_text, reason_text
 from perdure.models.errors import InvalidRequest
-from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, WAITING
+from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, TITLE, WAITING
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.webui.captions import parse_waiting
 from perdure.models.webui.details import unescape_line
@@ -53,8 +54,9 @@ class ListEntry:
     pending_decision   what it waits for a person to decide, None when nothing
     change, labels     the size of its change with its tests, and its labels
     held, since        what it waits for where nobody is asked anything, and since when
+    title              its issue's, its plan's, or the first line of its request
 
-    The last four are empty where the server keeps no such thing.
+    The last five are empty where the server keeps no such thing.
     """
 
     delivery_id: str
@@ -71,6 +73,7 @@ class ListEntry:
     labels: tuple[str, ...] = ()
     held: str = ""
     since: datetime | None = None
+    title: str = ""
 
     @property
     def waiting(self) -> bool:
@@ -125,7 +128,7 @@ class RunDescription:
     resume            what a retry goes on from, of a delivery that ended without delivering
     events            of its run's history, so far
     begins            when it begins, where that is still to come: after a start delay, or by a cron schedule
-    title             the beginning of its request in one line, as it was started; empty where its starter gave none
+    title             its title, or the beginning of its request; empty where none is listed and its starter gave none
     """
 
     status: WorkflowExecutionStatus
@@ -221,8 +224,10 @@ async def describe_run(execution: WorkflowExecutionDescription) -> RunDescriptio
 
 
 async def read_title(execution: WorkflowExecutionDescription) -> str:
-    """Return the beginning of a run's request in one line, from the summary it was started with; empty where it has
-    none, or nobody here can decode it."""
+    """Return the title of a run: as it is listed, else the beginning of its request in one line, from the summary it
+    was started with; empty where it has none, or nobody here can decode it."""
+    if title := execution.typed_search_attributes.get(SearchAttributeKey.for_keyword(TITLE)):
+        return title
     try:
         return unescape_line(await execution.static_summary() or "")
     except (ValueError, RuntimeError):
@@ -276,6 +281,7 @@ def list_entry_of(execution: WorkflowExecution, pending_decision: PendingDecisio
         labels=tuple(attributes.get(LABELS) or ()),
         held=held if is_held else "",
         since=since if is_held else None,
+        title=str(attributes.get(TITLE) or ""),
     )
 
 

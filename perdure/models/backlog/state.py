@@ -159,6 +159,7 @@ class OpenBacklogResult(HistoryModel):
 
     queue         the task queue from which the integration branch is pushed
     sets_search_attributes   its search attributes are set
+    extra_attributes   as in VisibilitySettings
     follows_base  the branch is the backlog's own, and follows its base
     offsets       UTC offsets of the zone that the window names, from now on
     frees_waiting_slots   an item that waits long for a person leaves its slot to others
@@ -175,6 +176,7 @@ class OpenBacklogResult(HistoryModel):
     branch: str
     queue: str
     sets_search_attributes: bool = False
+    extra_attributes: tuple[str, ...] = ()
     follows_base: bool = False
     offsets: tuple[Offset, ...] = ()
     frees_waiting_slots: bool = False

@@ -1,16 +1,19 @@
-"""Short texts about a delivery: the captions beside each activity in the Web UI's timeline; and the texts of two search
-attributes, the size of the change and what is waited for, made here when they are set and parsed again when they are
-read."""
+"""Short texts about a delivery: the captions beside each activity in the Web UI's timeline; and the texts of three
+search attributes: the title, the size of the change and what is waited for, made here when they are set and parsed
+again when they are read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.result_text import change_line
 from perdure.models.delivery.state import DeliveryState
+from perdure.models.limits import KEYWORD_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line, shorten
+from perdure.text import cut_bytes, format_count, one_line, shorten, visible
 
 _LONGEST = 66
 """The timeline writes it beside the bar, in the half that is left: of more, a small screen cuts off the beginning."""
@@ -63,6 +66,32 @@ def wait_caption(question: str) -> str:
 def _round_prefix(attempt: int) -> str:
     """Return `round 2 · ` from the second attempt on, else nothing."""
     return f"round {attempt} · " if attempt > 1 else ""
+
+
+TITLE_CHARS = 120
+"""Of a delivery's title: two lines of a narrow screen."""
+
+
+def fit_title(text: str) -> str:
+    """Return the first line of a text that is not blank as a title: what a person sees of it, at most TITLE_CHARS
+    characters and KEYWORD_BYTES bytes, with `…` at the end where it is cut."""
+    title = one_line(next((line for line in visible(text).split("\n") if line.strip()), ""), TITLE_CHARS)
+    if len(title.encode()) <= KEYWORD_BYTES:
+        return title
+    return cut_bytes(title, KEYWORD_BYTES - len("…".encode())).rstrip() + "…"
+
+
+def delivery_title(state: DeliveryState, request: DeliveryRequest) -> str:
+    """Return the title of a delivery as far as it is known: its issue's or branch's, else its plan's, else the first
+    line of its request with the issue's number before it."""
+    known_title = (state.prepared.request.title if state.prepared else "") or state.planning.title
+    number = f"#{request.issue_number} " if request.issue_number and not known_title else ""
+    return fit_title(known_title or number + request.request.lstrip())
+
+
+def backlog_title(item_ids: Sequence[str]) -> str:
+    """Return the title of a backlog with these items: `8 items: api, page, …`."""
+    return fit_title(f"{format_count(len(item_ids), 'item')}: {', '.join(item_ids)}")
 
 
 _SHOWN_CHARS = 200

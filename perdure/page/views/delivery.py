@@ -159,7 +159,6 @@ async def _template_values(request: web.Request, delivery: Delivery, seen: RunDe
     return template_values(report, pictures) | {
         "id": delivery.id,
         "seen": seen,
-        "titles": await request.app[TITLES].read_titles([delivery.id]),
         "once": secrets.token_hex(16),
         "places": places,
     }

@@ -182,7 +182,7 @@ async def show_history(request: web.Request) -> web.StreamResponse:
         rows = await list_newest(client, SHOWN, clause, kind)
     except RPCError as error:
         raise BadInput(f"Temporal cannot search for that: {shorten(error.message, 300)}", where="query") from None
-    titles = await request.app[TITLES].read_titles(row.delivery_id for row in rows)
+    titles = await request.app[TITLES].read_titles(row.delivery_id for row in rows if not row.title)
     values: dict[str, Any] = {"rows": rows, "titles": titles, "asked": query, "shown": SHOWN}
     return render(request, "history.html", statuses=list(Status), kind=kind.lower(), **values)
 

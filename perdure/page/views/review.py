@@ -14,7 +14,7 @@ from perdure.client.yaml_files import to_editable
 from perdure.models.delivery.decisions import Gate
 from perdure.models.delivery.turn import PAGE_CHARS_MOST
 from perdure.page.highlight import Piece, color_sources
-from perdure.page.render import TITLES, delivery_of, render
+from perdure.page.render import delivery_of, render
 from perdure.page.views.delivery import read_report
 from perdure.render.change import ChangeByFile, ChangedFile, ChangeLine, review_change
 from perdure.render.decision_lines import decision_subject, earlier_rejection, plan_lines
@@ -55,9 +55,9 @@ async def show_review(request: web.Request) -> web.Response:
     """
     delivery = delivery_of(request)
     pending_decision = await delivery.waits_for()
-    report, _ = await read_report(request, delivery, await delivery.describe())
+    seen = await delivery.describe()
+    report, _ = await read_report(request, delivery, seen)
     values: dict[str, Any] = template_values(report, {})
-    values["titles"] = await request.app[TITLES].read_titles([delivery.id])
     if pending_decision.gate in _SHOWS_CHANGE and report.diff:
         values["shown"] = await _shown_change(request, report)
     elif pending_decision.gate in (Gate.PLAN, Gate.ITEMS) and report.plan is None and report.written_plan:
@@ -67,6 +67,7 @@ async def show_review(request: web.Request) -> web.Response:
         request,
         "review.html",
         id=delivery.id,
+        seen=seen,
         asked=pending_decision,
         subject=decision_subject(pending_decision),
         rejected=earlier_rejection(report.decisions, pending_decision),

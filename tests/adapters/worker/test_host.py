@@ -28,7 +28,7 @@ async def test_search_attributes_are_used_where_the_server_knows_them_and_done_w
     assert "going on without them" in caplog.text
     await host.load_search_attributes(await Client.connect(server))
     assert host.search_attributes
-    assert host.extra_search_attributes == ("PerdureChange", "PerdureLabels", "PerdureWaiting")
+    assert host.extra_search_attributes == ("PerdureChange", "PerdureLabels", "PerdureTitle", "PerdureWaiting")
     await host.close()
 
 
