@@ -120,10 +120,10 @@ class ProgressReporter:
         if silent and not self._was_silent:
             lines.append(no_worker_line(silent))
         self._was_silent = bool(silent)
-        slot_wait = next((activity.slot_wait for activity in pending if activity.slot_wait), "")
-        if slot_wait and not self._was_without_slot:
-            lines.append(f"{WARN} {'waiting':<{NAME_CHARS}} {slot_wait}")
-        self._was_without_slot = self._was_without_slot or bool(slot_wait)
+        queue_wait = next((activity.queue_wait for activity in pending if activity.queue_wait), "")
+        if queue_wait and not self._was_without_slot:
+            lines.append(f"{WARN} {'waiting':<{NAME_CHARS}} {queue_wait}")
+        self._was_without_slot = self._was_without_slot or bool(queue_wait)
         return lines + [line for activity in pending if (line := self.new_retry_line(activity))]
 
     def last_lines(self, steps: Sequence[StepRecord], progress: Progress | None = None) -> list[str]:
@@ -262,7 +262,7 @@ def _activity_parts(pending: PendingActivity | None) -> list[str]:
     turn, action, cost = (pending.details.get(name) for name in ("turn", "doing", "cost_usd"))
     return [
         *([f"turn {turn}"] if turn else []),
-        *([pending.slot_wait] if pending.slot_wait else [one_line(str(action), 60)] if action else []),
+        *([pending.queue_wait] if pending.queue_wait else [one_line(str(action), 60)] if action else []),
         *([format_money(float(cost))] if isinstance(cost, int | float) and cost else []),
         *([f"attempt {pending.attempt}"] if pending.attempt > 1 else []),
         *([one_line(pending.failure, 60)] if pending.attempt > 1 and not pending.died and pending.failure else []),

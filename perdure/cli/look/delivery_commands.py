@@ -12,7 +12,7 @@ from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
 from perdure.client.history.state import progress_from
-from perdure.client.server.slots import mark_slot_waits
+from perdure.client.server.slots import mark_queue_waits
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.verify import Claim, ClaimStatus
 from perdure.models.errors import PerdureError
@@ -111,7 +111,7 @@ def list_(limit: int, waiting: bool, json: bool) -> None:
         if waiting:
             return await perdure.list_waiting(), [], []
         backlogs = await perdure.list(limit=limit, workflow=BACKLOG_WORKFLOW)
-        newest = await mark_slot_waits(perdure.client, await perdure.list(limit=limit))
+        newest = await mark_queue_waits(perdure.client, await perdure.list(limit=limit))
         return await perdure.list_waiting(), newest, backlogs
 
     waiting_entries, newest, backlogs = run_coroutine(work())

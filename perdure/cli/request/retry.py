@@ -16,16 +16,19 @@ from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_w
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.limits import WATCH_SILENCE_S
 from perdure.render.progress_lines import closing_lines, no_worker_line
 from perdure.text import shell_word, span
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
+    from perdure.client.server.view import RunDescription
 
 CANCEL_TURN_S = 120.0
 """Seconds for the running turn to end before a cancellation: most take less than a minute. Later its tools are
 ended."""
+
+HOST_LOOK_S = 5.0
+"""Seconds between two looks whether its host is there, while the end of a cancelled delivery is waited for."""
 
 
 def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
@@ -50,7 +53,8 @@ def cancel(id: str, now: bool, json: bool) -> None:
     cancelled but ended otherwise.
 
     The turn that runs may end first, for at most CANCEL_TURN_S, unless `now`; the delivery is held meanwhile, which
-    Ctrl-C leaves so and says. Raises BadInput when it has ended or `id` names no single delivery.
+    Ctrl-C leaves so and says. Where no worker of its host is there any more, it is not waited for: the delivery is
+    cancelled once one is. Raises BadInput when it has ended or `id` names no single delivery.
     """
     screen, delivery_ids = Screen(json=json), list[str]()
 
@@ -61,13 +65,17 @@ def cancel(id: str, now: bool, json: bool) -> None:
                 f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {shell_word(delivery.id)}"
             )
         delivery_ids.append(delivery.id)
-        if now:
+        if now or _host_wait(described):
             screen.say(f"cancelling {delivery.id}: its running tools are ended")
         else:
             await _let_turn_end(delivery, described.pending_decision is not None, screen)
         with suppress(BadInput):  # ended meanwhile: its result says how
             await delivery.cancel()
         result = await _wait_for_result(delivery, screen)
+        if result is None:
+            if json:
+                screen.print_json({"delivery_id": delivery.id, "status": "cancelling"})
+            return 0
         if json:
             screen.print_json(result.model_dump_json(indent=2))
         else:
@@ -86,6 +94,11 @@ def cancel(id: str, now: bool, json: bool) -> None:
         raise
 
 
+def _host_wait(described: RunDescription) -> str:
+    """Return that an activity of the delivery waits for its host, which is not there; empty where none does."""
+    return next((activity.queue_wait for activity in described.pending if activity.host_away), "")
+
+
 async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Screen) -> None:
     """Hold the delivery and wait until its running turn has ended, for at most CANCEL_TURN_S; print that first.
 
@@ -99,20 +112,27 @@ async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Scre
     await delivery.hold_until_idle(timedelta(seconds=CANCEL_TURN_S))
 
 
-async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult:
-    """Wait until the delivery has ended and return its result.
+async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult | None:
+    """Wait until the delivery has ended and return its result; None, after a line about it, where its host is not
+    there to tidy up.
 
-    When it still runs after WATCH_SILENCE_S, query it once for its progress, and print a line when no worker answers
+    When it still runs after HOST_LOOK_S, query it once for its progress, and print a line when no worker answers
     that could end it. Raises PerdureError when it ended without a result.
     """
-
     result = asyncio.ensure_future(delivery.result())
-    finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)
-    if not finished and (await delivery.describe()).running:
-        try:
-            await delivery.progress()
-        except PerdureError:
-            screen.say(no_worker_line(no_worker_reason(), "it is cancelled then"))
+    was_asked = False
+    while not (await asyncio.wait([result], timeout=HOST_LOOK_S))[0]:
+        described = await delivery.describe()
+        if described.running and (wait := _host_wait(described)):
+            result.cancel()
+            screen.say(f"{delivery.id} is cancelled once its host is back: it {wait}")
+            return None
+        if described.running and not was_asked:
+            was_asked = True
+            try:
+                await delivery.progress()
+            except PerdureError:
+                screen.say(no_worker_line(no_worker_reason(), "it is cancelled then"))
     return await result
 
 

@@ -25,7 +25,7 @@ from perdure.client.history.events import stream_events
 from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.runs import read_history, read_request, unread_messages
 from perdure.client.server.calls import query_workflow, run_on_host, unknown_named_by
-from perdure.client.server.slots import explain_slot_waits
+from perdure.client.server.slots import explain_queue_waits
 from perdure.client.server.view import RunDescription, describe_run, ended_run_id, find_accepted_run, has_pollers
 from perdure.client.submit import start_workflow
 from perdure.models.base import read_as
@@ -59,7 +59,7 @@ class Delivery(Decisions):
         """
         if (execution := await find_accepted_run(self._client, self.id)) is None:
             raise BadInput(f"no delivery {self.id}", fix="see perdure list")
-        (described,) = await explain_slot_waits(self._client, [await describe_run(execution)])
+        (described,) = await explain_queue_waits(self._client, [await describe_run(execution)])
         return described
 
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:

@@ -16,7 +16,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from perdure.client.server.slots import explain_slot_waits
+from perdure.client.server.slots import explain_queue_waits
 from perdure.client.server.titles import TitleCache
 from perdure.client.server.view import (
     RunDescription,
@@ -194,7 +194,7 @@ class Overview:
         answers = await asyncio.gather(*(find_workflow(self.client, *pair) for pair in deliveries[:limit]))
         executions = [execution for execution in answers if execution is not None]
         seconds, now = time.monotonic(), datetime.now(UTC)
-        described = await explain_slot_waits(self.client, [await describe_run(execution) for execution in executions])
+        described = await explain_queue_waits(self.client, [await describe_run(execution) for execution in executions])
         for execution, description in zip(executions, described, strict=True):
             self._descriptions[execution.id] = (seconds, execution.run_id, description, now)
 
@@ -214,7 +214,7 @@ def add_work_in_flight(row: OverviewRow, description: RunDescription, described_
         row,
         activity=activity.activity,
         turn=turn if isinstance(turn, int) else 0,
-        doing=activity.slot_wait or shorten(str(doing or activity.activity.replace("_", " ")), 200),
+        doing=activity.queue_wait or shorten(str(doing or activity.activity.replace("_", " ")), 200),
         worker=activity.worker,
         attempt=activity.attempt,
         silent_since=heard if heard is not None and (described_at - heard).total_seconds() > SILENT_S else None,

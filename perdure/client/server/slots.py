@@ -1,5 +1,6 @@
-"""The slots of workers, of which each activity that runs takes one, as workers report them to the server; and what is
-known of the activities that wait for one. Nothing is asked where none waits."""
+"""The slots of workers, of which each activity that runs takes one, as workers report them to the server; and why an
+activity is still in its queue: all slots are taken, or no worker of its host is there. Nothing is asked where none
+waits."""
 
 from __future__ import annotations
 
@@ -16,9 +17,16 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWork
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.server.view import ListEntry, PendingActivity, RunDescription, describe_run, find_workflow
-from perdure.models.limits import RPC_TIMEOUT, WORKER_REPORT_INTERVAL
-from perdure.text import format_count
+from perdure.client.server.view import (
+    HOST_WAIT,
+    ListEntry,
+    PendingActivity,
+    RunDescription,
+    describe_run,
+    find_workflow,
+)
+from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE, WORKER_REPORT_INTERVAL
+from perdure.text import format_count, one_line
 
 _PAGE, _PAGES = 200, 25
 """Workers' reports in one answer, and answers that are read; there is one report for each worker and queue. A server
@@ -30,6 +38,12 @@ _REMEMBERED = timedelta(minutes=5)
 _VALID = 1.5 * WORKER_REPORT_INTERVAL
 """The age up to which a report says how a worker is: the next one, a little late, has not come yet."""
 
+SILENT_AFTER = 3 * WORKER_REPORT_INTERVAL
+"""After this long without a report a worker is silent: one report may be lost, the next one late."""
+
+_KEPT = timedelta(days=1)
+"""As long as a server keeps the report of a worker that is gone."""
+
 _DISPATCH = timedelta(seconds=2)
 """The time after which an activity that nobody has taken counts as waiting: a worker with a free slot takes it in
 milliseconds."""
@@ -37,7 +51,7 @@ milliseconds."""
 _DESCRIBED = 100
 """Listed deliveries of which it is asked whether they wait for a slot: a millisecond of the server each."""
 
-_UNKNOWN = "waits for a free slot"
+_UNKNOWN = "waits for a worker with a free slot"
 
 
 @dataclass(frozen=True)
@@ -50,8 +64,8 @@ class Slots:
     heard: datetime
 
 
-async def read_heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
-    """Fetch each worker's heartbeats of the last minutes (_REMEMBERED), one a queue, by its identity.
+async def read_heartbeats(client: Client, within: timedelta = _REMEMBERED) -> dict[str, list[WorkerHeartbeat]]:
+    """Fetch each worker's last heartbeats, one a queue, by its identity; without those that are older than `within`.
 
     Empty when the server keeps no such reports. Raises RPCError when it fails otherwise.
     """
@@ -65,7 +79,7 @@ async def read_heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
                 raise
             return {}
         for beat in (info.worker_heartbeat for info in page.workers_info):
-            if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _REMEMBERED:
+            if datetime.now(UTC) - _heard(beat) < within:
                 by_worker[beat.worker_identity].append(beat)
         request.next_page_token = page.next_page_token
         if not request.next_page_token:
@@ -77,9 +91,9 @@ def slots_of(beats: Sequence[WorkerHeartbeat]) -> tuple[Slots, ...]:
     """Return the slots in these heartbeats of workers that run, by queue."""
     slots = list[Slots]()
     for beat in filter(is_running, beats):
-        info, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
+        info = beat.activity_task_slots_info
         places = info.current_used_slots + info.current_available_slots
-        slots.append(Slots(beat.task_queue, info.current_used_slots, places, heard))
+        slots.append(Slots(beat.task_queue, info.current_used_slots, places, _heard(beat)))
     return tuple(sorted(slots, key=lambda slot: slot.queue))
 
 
@@ -88,19 +102,18 @@ def is_running(beat: WorkerHeartbeat) -> bool:
     return beat.status == WorkerStatus.WORKER_STATUS_RUNNING
 
 
-async def explain_slot_waits(client: Client, descriptions: Sequence[RunDescription]) -> list[RunDescription]:
-    """Return the descriptions, in their order, in which each activity that waits for a slot says so (`slot_wait`).
+async def explain_queue_waits(client: Client, descriptions: Sequence[RunDescription]) -> list[RunDescription]:
+    """Return the descriptions, in their order, in which each activity that is still in its queue says why, as far as
+    that is known (`queue_wait`).
 
-    Calls the server only where one waits: once for all slots, and once for each queue in which one waits. Where the
-    server does not answer that, they wait for a free slot; where a worker's slots were free meanwhile, for none.
+    Calls the server only where one waits: once for all workers, and once for each queue in which one waits.
     """
     now = datetime.now(UTC)
     waiting = [activity for described in descriptions for activity in described.pending if _is_late(activity, now)]
     if not waiting:
         return list(descriptions)
     try:
-        beats_by_worker = await read_heartbeats(client)
-        reported = [slot for beats in beats_by_worker.values() for slot in _valid_slots(beats, now)]
+        reported = [beat for beats in (await read_heartbeats(client, _KEPT)).values() for beat in beats]
         lengths = {queue: await _queue_length(client, queue) for queue in {activity.queue for activity in waiting}}
     except RPCError:
         reported, lengths = [], {}
@@ -108,7 +121,7 @@ async def explain_slot_waits(client: Client, descriptions: Sequence[RunDescripti
         replace(
             described,
             pending=tuple(
-                replace(activity, slot_wait=slot_wait_text(activity, reported, lengths.get(activity.queue, 1), now))
+                replace(activity, queue_wait=queue_wait_text(activity, reported, lengths.get(activity.queue, 1), now))
                 for activity in described.pending
             ),
         )
@@ -116,31 +129,35 @@ async def explain_slot_waits(client: Client, descriptions: Sequence[RunDescripti
     ]
 
 
-async def mark_slot_waits(client: Client, entries: Sequence[ListEntry]) -> list[ListEntry]:
-    """Return the entries of a list, in their order, of which those that wait for a slot say so (`held`, `since`).
+async def mark_queue_waits(client: Client, entries: Sequence[ListEntry]) -> list[ListEntry]:
+    """Return the entries of a list, in their order, of which those with an activity that no worker takes say why
+    (`held`, `since`).
 
-    One call where several run; only where a worker reports that all its slots are taken are the first _DESCRIBED that
-    run described. Unchanged where the server does not answer.
+    One call where one runs; only where all slots of a worker are taken, or no worker of a queue is there any more, are
+    the first _DESCRIBED that run described. Unchanged where the server does not answer.
     """
     running = [entry for entry in entries if entry.closed is None and not entry.waiting and not entry.held]
-    if len(running) < 2:  # one alone finds a free slot
+    if not running:
         return list(entries)
     try:
-        now, beats_by_worker = datetime.now(UTC), await read_heartbeats(client)
-        if not any(slot.used >= slot.all for beats in beats_by_worker.values() for slot in _valid_slots(beats, now)):
+        now = datetime.now(UTC)
+        beats = [beat for beats in (await read_heartbeats(client, _KEPT)).values() for beat in beats]
+        valid = _valid_slots(beats, now)
+        left_queues = {beat.task_queue for beat in beats} - {slot.queue for slot in valid}
+        if not left_queues and not any(slot.used >= slot.all for slot in valid):
             return list(entries)
         executions = await asyncio.gather(
             *(find_workflow(client, entry.delivery_id, entry.run_id) for entry in running[:_DESCRIBED])
         )
         described = [await describe_run(execution) for execution in executions if execution is not None]
-        explained = await explain_slot_waits(client, described)
+        explained = await explain_queue_waits(client, described)
     except RPCError:
         return list(entries)
     waits = {
-        described.run_id: activity for described in explained for activity in described.pending if activity.slot_wait
+        described.run_id: activity for described in explained for activity in described.pending if activity.queue_wait
     }
     return [
-        replace(entry, held=waits[entry.run_id].slot_wait, since=waits[entry.run_id].queued_since)
+        replace(entry, held=waits[entry.run_id].queue_wait, since=waits[entry.run_id].queued_since)
         if entry.run_id in waits
         else entry
         for entry in entries
@@ -156,25 +173,43 @@ def _valid_slots(beats: Sequence[WorkerHeartbeat], now: datetime) -> list[Slots]
     return [slot for slot in slots_of(beats) if now - slot.heard < _VALID]
 
 
-def slot_wait_text(activity: PendingActivity, slots: Sequence[Slots], length: int, now: datetime) -> str:
-    """Return that an activity waits for a slot, with numbers where they are known; empty where it does not.
+def queue_wait_text(activity: PendingActivity, beats: Sequence[WorkerHeartbeat], length: int, now: datetime) -> str:
+    """Return why an activity is still in its queue: that no worker of its host is there and since when, or that it
+    waits for a slot, with numbers where they are known. Empty where it does not wait, or something else keeps it.
 
-    slots   valid reports of all queues; none: the server has none, or did not answer
+    beats   the last reports of all workers; none: the server has none, or did not answer
     length  activities that wait in its queue, with this one
     """
     if activity.queued_since is None or not _is_late(activity, now):
         return ""
-    of_queue = [slot for slot in slots if slot.queue == activity.queue]
-    if slots and not of_queue:
-        return ""  # no worker takes from that queue now: it waits for one, not for a slot
-    free_times = [slot.heard for slot in of_queue if slot.used < slot.all]
-    if free_times and max(free_times) > activity.queued_since + _DISPATCH:
-        return ""  # it was not taken while a slot was free: something else keeps it
-    if free_times or not of_queue:
-        return _UNKNOWN
-    used, places = (sum(numbers) for numbers in zip(*((slot.used, slot.all) for slot in of_queue), strict=True))
+    of_queue = [beat for beat in beats if beat.task_queue == activity.queue]
+    slots = _valid_slots(of_queue, now)
+    if not slots:
+        return _host_wait_text(activity.queue, of_queue, now) if beats else _UNKNOWN
+    free_times = [slot.heard for slot in slots if slot.used < slot.all]
+    if free_times:  # one that was free meanwhile, and has not taken it: something else keeps it
+        return "" if max(free_times) > activity.queued_since + _DISPATCH else _UNKNOWN
+    used, places = (sum(numbers) for numbers in zip(*((slot.used, slot.all) for slot in slots), strict=True))
     others = f", {format_count(length - 1, 'other')} waiting" if length > 1 else ""
     return f"waits for a slot: {used} of {places} busy{others}"
+
+
+def _host_wait_text(queue: str, beats: Sequence[WorkerHeartbeat], now: datetime) -> str:
+    """Return that no worker takes from a queue, by the last reports of those that did, with host and time. A report
+    that may only be late says less."""
+    if queue == TASK_QUEUE:
+        return "waits for a worker: none is there"
+    if not beats:
+        return f"{HOST_WAIT}: no worker is there"
+    last = max(beats, key=_heard)
+    if is_running(last) and now - _heard(last) < SILENT_AFTER:
+        return _UNKNOWN
+    host = last.worker_identity.partition("@")[2].rpartition("/")[0]  # of pid@host/worker
+    return f"{HOST_WAIT}: no worker on {one_line(host, 60)} since {_heard(last):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _heard(beat: WorkerHeartbeat) -> datetime:
+    return beat.heartbeat_time.ToDatetime(UTC)
 
 
 async def _queue_length(client: Client, queue: str) -> int:

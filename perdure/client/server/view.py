@@ -91,6 +91,10 @@ class ListEntry:
         return self.pending_decision.options if self.pending_decision is not None else ()
 
 
+HOST_WAIT = "waits for its host"
+"""The begin of why an activity is still in the queue of a host on which no worker is."""
+
+
 @dataclass(frozen=True)
 class PendingActivity:
     """An activity in flight, as the server sees it: works when no worker does.
@@ -103,7 +107,8 @@ class PendingActivity:
 
     queue         where it is taken from; empty where the server does not say
     queued_since  when it was put there; None: a worker has it, it is paused, or its next attempt is not due
-    slot_wait     `waits for a slot: 32 of 32 busy`; empty: it does not, or nobody has asked (explain_slot_waits)
+    queue_wait    why it is still there: `waits for a slot: 32 of 32 busy`, `waits for its host: …`; empty: it is not,
+                  or nobody has asked (explain_queue_waits)
     """
 
     activity: str
@@ -116,7 +121,12 @@ class PendingActivity:
     heard: datetime | None = field(default=None, compare=False)
     queue: str = ""
     queued_since: datetime | None = None
-    slot_wait: str = ""
+    queue_wait: str = ""
+
+    @property
+    def host_away(self) -> bool:
+        """Return True where it waits for its host, on which no worker is."""
+        return self.queue_wait.startswith(HOST_WAIT)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_budget_table
-from perdure.client.server.slots import Slots, is_running, read_heartbeats, slots_of
+from perdure.client.server.slots import SILENT_AFTER, Slots, is_running, read_heartbeats, slots_of
 from perdure.client.server.view import ListEntry, list_newest
 from perdure.models.budget.treasury import TreasuryTable
 from perdure.models.errors import PerdureError
@@ -33,9 +33,6 @@ _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-_SILENT = 3 * WORKER_REPORT_INTERVAL
-"""After this long without a report a worker is silent: one report may be lost, the next one late."""
 
 _NAME = re.compile("[0-9a-f]{32}")
 
@@ -82,7 +79,7 @@ async def show_hosts(request: web.Request) -> web.StreamResponse:
         "hosts.html",
         workers=await list_workers(client, Home.find()),
         beat_s=round(WORKER_REPORT_INTERVAL.total_seconds()),
-        silent_s=round(_SILENT.total_seconds()),
+        silent_s=round(SILENT_AFTER.total_seconds()),
         table=table,
         trouble=trouble,
         days=days,
@@ -136,7 +133,7 @@ def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, ho
         return "gone"
     if beats and not any(map(is_running, beats)):
         return "leaving"
-    return "silent" if beats and datetime.now(UTC) - seen > _SILENT else ""
+    return "silent" if beats and datetime.now(UTC) - seen > SILENT_AFTER else ""
 
 
 def sum_costs(listed: list[ListEntry]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:

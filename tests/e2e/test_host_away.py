@@ -1,0 +1,51 @@
+"""A delivery whose host is gone, while another host's worker serves the same Temporal."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.git.workspace import Workspace
+from perdure.client.server.slots import read_heartbeats
+from tests.commands import carried_out, elsewhere
+from tests.engine import BUILT, HAPPY, Engine, finished, make_target, until
+
+SLEEPY = HAPPY.replace("sleep 0.5", "touch started && sleep 100")
+
+
+@pytest.mark.timeout(240)
+async def test_it_is_said_wherever_somebody_looks_and_a_cancel_waits_for_nobody(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, SLEEPY, ports=ports) as engine, AsyncExitStack() as ended:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
+
+        async def has_reported() -> bool:
+            beats_by_worker = await read_heartbeats(engine.client)
+            return any(beat.task_queue == engine.home.queue() for beats in beats_by_worker.values() for beat in beats)
+
+        await until(has_reported, 30)
+        engine.kill_workers()
+        other_host = Engine(tmp_path / "another-host", env=engine.env)
+        ended.callback(other_host.end_workers)
+        other_host.worker(**elsewhere(engine))
+
+        async def is_host_away() -> bool:
+            return any(activity.host_away for activity in (await submitted.delivery.describe()).pending)
+
+        await until(is_host_away, 120)
+        for command in (["list"], ["show", "calc-sub"]):
+            code, out = await carried_out(engine, "-m", "perdure.cli", *command)
+            assert (code, "waits for its host: no worker on " in out) == (0, True), (command, out)
+        code, out = await carried_out(engine, "-m", "perdure.cli", "cancel", "calc-sub", "--json")
+        assert code == 0, out
+        assert '"status": "cancelling"' in out, out
+        assert "calc-sub is cancelled once its host is back: it waits for its host" in out
+
+        engine.worker()
+        result = await finished(submitted, engine)
+        assert result.status == "cancelled"
+        assert Workspace.open(engine.home, "calc-sub").record().ended_at is not None, "its host has tidied up"
