@@ -30,7 +30,7 @@ from perdure.adapters.worker.host import Host, run_in_background
 from perdure.client.budgets import keep_treasury_running, put_rules
 from perdure.client.server.capabilities import log_missing_capabilities
 from perdure.local import connect, forkserver, page
-from perdure.local.connect import ServerGuard
+from perdure.local.server_guard import ServerGuard
 from perdure.models.limits import DRAIN, TASK_QUEUE
 
 

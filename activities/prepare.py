@@ -40,7 +40,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.agent import turn_of_checkpoint
 from perdure.adapters.worker.workspace_setup import SetupRecord, read_setup_record
-from perdure.models.config.repository import CONFIG_FILE, Limits, parse_duration
+from perdure.models.config.repository import CONFIG_FILE, Limits
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
@@ -59,6 +59,7 @@ from perdure.models.delivery.work import (
     TestVerdict,
     VisibilitySettings,
 )
+from perdure.models.duration import parse_duration
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.admission import fit_keywords

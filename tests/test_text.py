@@ -21,6 +21,7 @@ from perdure.adapters.notify import webhook
 from perdure.models.checks import verdict_text
 from perdure.models.checks.report import Tampering
 from perdure.models.webui import details
+from perdure.models.webui import markdown as web_ui_markdown
 from perdure.render import formatting
 from perdure.text import (
     cut_bytes,
@@ -59,7 +60,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a forge's line": forge_markdown.neutral_line,
     "a forge's name": forge_markdown.code_span,
     "a forge's output": artifacts.fence_text,
-    "the Web UI's cell": lambda text: details.escape_line(text, 100),
+    "the Web UI's cell": lambda text: web_ui_markdown.escape_line(text, 100),
     "the Web UI's name": details.code_span,
     "a chat": webhook._code_span,
     "a test's name": verdict_text.label_of,

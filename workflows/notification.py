@@ -20,7 +20,7 @@ from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import NoticeRefused
 from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX, TASK_QUEUE
 from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, notice_of
-from perdure.models.webui.details import escape_line
+from perdure.models.webui.markdown import escape_line
 from perdure.text import shorten
 from workflows.endings import invalid_request
 from workflows.unknown_messages import UnknownMessages

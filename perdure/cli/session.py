@@ -13,11 +13,9 @@ from perdure import secrets
 from perdure.adapters.system.home import Home
 from perdure.cli.commands.options import LAST, WAITING
 from perdure.cli.event_loop import run_coroutine
-from perdure.cli.request.validation import check_key, workers_elsewhere
 from perdure.cli.screen import Screen
 from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
 from perdure.local.connect import connect_to_temporal, wrong_server_reason
-from perdure.local.up import ensure_running
 from perdure.models.errors import BacklogNamed, BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
 from perdure.text import shell_word
@@ -131,6 +129,9 @@ async def ensure_worker(screen: Screen) -> None:
     Does nothing where TEMPORAL_* names another server, whose workers do the work. Raises BadInput where the key is
     missing or differs from the running worker's, and PerdureError where server or worker cannot be started.
     """
+    from perdure.cli.request.validation import check_key, workers_elsewhere
+    from perdure.local.up import ensure_running
+
     if not workers_elsewhere():
         check_key(secrets.environment())
         await ensure_running(Home.find(), screen.say)

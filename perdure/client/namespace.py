@@ -17,7 +17,7 @@ from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.events import stream_events
 from perdure.client.schedules import Schedules
-from perdure.client.server.view import ListEntry, list_newest
+from perdure.client.server.view import ListEntry, list_newest, list_waiting
 from perdure.client.submit import (
     RequestFingerprint,
     find_running_duplicate,
@@ -184,15 +184,8 @@ class Perdure:
         return await list_newest(self.client, limit, query, workflow)
 
     async def list_waiting(self, limit: int = 1000) -> builtins.list[ListEntry]:
-        """List the running deliveries that wait for somebody, the longest first, among the newest `limit` that run.
-
-        They wait for a decision, for somebody to resume them, or for a host.
-        """
-        running = await self.list(limit=limit, query="ExecutionStatus = 'Running'")
-        return sorted(
-            (entry for entry in running if entry.waiting),
-            key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
-        )
+        """List the running deliveries that wait for somebody, as perdure.client.server.view says."""
+        return await list_waiting(self.client, limit)
 
 
 async def read_pending_decisions(backlog: Backlog, progress: BacklogProgress) -> dict[str, PendingDecision]:

@@ -42,7 +42,7 @@ from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.inbox import conflicting_delivery, is_same_request, request_key
 from perdure.models.webui.captions import backlog_title, fit_title
-from perdure.models.webui.details import escape_line
+from perdure.models.webui.markdown import escape_line
 
 ATTACH = "attach"
 

@@ -1,34 +1,31 @@
 """Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home; the
-address of its Web UI; why no worker answers; and a guard that lets a worker serve only the server of its own home. Used
-by the command line, the page, the demo and the worker; `perdure.client` is given a client and does not connect."""
+address of its Web UI; whether it is still this home's; why no worker answers. Used by the command line, the page, the
+demo and the worker; `perdure.client` is given a client and does not connect."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from temporalio import activity
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
+from perdure.converter import perdure_data_converter
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE, identity_namespace, quiet_runtime, read_server_record, worker_runtime
 from perdure.local.places import Places
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, NoWorker, PerdureError, TemporalUnreachable
-from perdure.models.limits import SERVER_ANSWER_S, SERVER_LOOK_S
-from perdure.plugin import Interceptors, perdure_plugin
+from perdure.models.limits import SERVER_ANSWER_S
 from perdure.secrets import environment
 from perdure.text import is_text, shorten
 
@@ -46,30 +43,26 @@ _CLOUD_ADDRESS = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
 """Addresses of Temporal Cloud: of a namespace, and of a region."""
 
 
-async def connect_to_temporal(
-    home: Home, *, start: bool, say: Say, interceptors: Interceptors = (), for_worker: bool = False
-) -> Client:
-    """Return a client, with Perdure's plugin, of the external server if one is configured, else of the embedded one.
+async def connect_to_temporal(home: Home, *, start: bool, say: Say, for_worker: bool = False) -> Client:
+    """Return a client of the external server if one is configured, else of the embedded one.
 
     start       whether to start the embedded server if it does not run
     say         gets a line where the server is started
-    for_worker  whether the client is a worker's, which reports its state more often
+    for_worker  whether the client is a worker's, which reports its state more often and inherits Perdure's plugin
     Raises TemporalUnreachable when the server does not run or does not answer within SERVER_ANSWER_S seconds, BadInput
     when the configuration cannot be read or the embedded server cannot be used here, and PerdureError when one that is
     started here ends.
     """
     external = external_server_config()
     if external is not None:
-        return await _open_client(
-            external, interceptors, for_worker, fix="check TEMPORAL_ADDRESS; unset it for the embedded server"
-        )
+        return await _open_client(external, for_worker, fix="check TEMPORAL_ADDRESS; unset it for the embedded server")
     server = await ensure_server(home, say=say) if start else await find_server(home)
     if server is None:
         raise TemporalUnreachable(
             "Temporal is not running", where=str(home.root), fix="perdure up --detach starts it and a worker"
         )
     embedded = ClientConnectConfig(target_host=server.address, namespace=server.namespace)
-    return await _open_client(embedded, interceptors, for_worker, fix="perdure down, then perdure up --detach")
+    return await _open_client(embedded, for_worker, fix="perdure down, then perdure up --detach")
 
 
 def external_server_config() -> ClientConnectConfig | None:
@@ -120,14 +113,18 @@ def embedded_environment(env: Mapping[str, str]) -> dict[str, str]:
     return other_variables | {"TEMPORAL_CONFIG_FILE": os.devnull}
 
 
-async def _open_client(
-    config: ClientConnectConfig, interceptors: Interceptors, for_worker: bool, *, fix: str
-) -> Client:
-    """Open a connection within SERVER_ANSWER_S seconds and return the client, with Perdure's plugin.
+async def _open_client(config: ClientConnectConfig, for_worker: bool, *, fix: str) -> Client:
+    """Open a connection within SERVER_ANSWER_S seconds and return the client: with Perdure's plugin for a worker, else
+    with its data converter alone, for the SDK's worker takes a tenth of a second to load.
 
     Raises TemporalUnreachable, with `fix` as the advice, on a timeout and on every error of the SDK.
     """
     address = config.get("target_host") or DEFAULT_ADDRESS
+    plugins = []
+    if for_worker:
+        from perdure.plugin import perdure_plugin
+
+        plugins = [perdure_plugin()]
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
             return await Client.connect(
@@ -137,7 +134,8 @@ async def _open_client(
                 tls=config.get("tls"),
                 rpc_metadata=config.get("rpc_metadata") or {},
                 runtime=worker_runtime() if for_worker else quiet_runtime(),
-                plugins=[perdure_plugin(interceptors=interceptors)],
+                data_converter=perdure_data_converter(),
+                plugins=plugins,
             )
     except TimeoutError:
         raise TemporalUnreachable(
@@ -153,9 +151,6 @@ def innermost_message(error: Exception) -> str:
     text = " ".join(str(error).split())
     inner = re.findall(r'(?:message|error): "([^"]+)"', text)
     return inner[-1] if inner else text
-
-
-log = logging.getLogger(__name__)
 
 
 async def wrong_server_reason(client: Client, home: Home) -> str:
@@ -179,90 +174,6 @@ async def wrong_server_reason(client: Client, home: Home) -> str:
     except RPCError as error:
         return "another home's server answers at this address" if error.status == RPCStatusCode.NOT_FOUND else ""
     return ""
-
-
-class ServerGuard(Interceptor):
-    """Ends this worker when its connection leads to another home's server.
-
-    Looks at the task token of every activity, and once a second at the server. Where TEMPORAL_* variables name a server
-    it never ends the worker.
-    """
-
-    def __init__(self, home: Home, client: Client) -> None:
-        self._client, self._home = client, home
-        self._token_prefix = b""
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        return _GuardedActivities(next, self)
-
-    async def watch_server(self) -> None:
-        """Check once a second, until cancelled, that the server at the client's address is this home's; else end this
-        process.
-
-        The process ends, too, when this home's record names another address; a server that does not answer does not end
-        it. Also fetches, once, the prefix of our server's task tokens, by which `is_own_token` knows them.
-        """
-        while True:
-            await self.exit_if_wrong_server()
-            self._token_prefix = self._token_prefix or await self._fetch_token_prefix()
-            await asyncio.sleep(SERVER_LOOK_S)
-
-    def is_own_token(self, token: bytes) -> bool:
-        """Return True where it is certain that our server has issued this task token."""
-        return bool(self._token_prefix) and token.startswith(self._token_prefix)
-
-    async def _fetch_token_prefix(self) -> bytes:
-        """Return the bytes that begin all task tokens of our server: its namespace's id, which no other server has.
-
-        The id is the first field of a token's protobuf message `Task`. Empty when TEMPORAL_* variables name a server,
-        or the server does not answer in time, or not as this home's both before and after its namespace is read.
-        """
-        service, request = (
-            self._client.workflow_service,
-            DescribeNamespaceRequest(namespace=identity_namespace(self._home)),
-        )
-        if external_server_config() is not None:
-            return b""
-        try:
-            async with asyncio.timeout(SERVER_ANSWER_S):
-                await service.describe_namespace(request)
-                description = await service.describe_namespace(
-                    DescribeNamespaceRequest(namespace=self._client.namespace)
-                )
-                await service.describe_namespace(request)  # Nobody else has answered in between.
-        except (TimeoutError, RPCError):
-            return b""
-        id = description.namespace_info.id.encode()
-        return b"\n" + bytes([len(id)]) + id
-
-    async def exit_if_wrong_server(self) -> None:
-        """End this process at once if another home's server answers; return if it is ours, or does not answer."""
-        if reason := await wrong_server_reason(self._client, self._home):
-            _exit_worker(reason)
-
-
-class _GuardedActivities(ActivityInboundInterceptor):
-    """Checks before each activity that our own server asked for it."""
-
-    def __init__(self, next: ActivityInboundInterceptor, guard: ServerGuard) -> None:
-        super().__init__(next)
-        self._guard = guard
-
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        if not self._guard.is_own_token(activity.info().task_token):
-            await self._guard.exit_if_wrong_server()
-        return await self.next.execute_activity(input)
-
-
-def _exit_worker(reason: str) -> NoReturn:
-    """Log the reason and end this process at once, with exit code 1.
-
-    An orderly end would report what runs here to a server that never asked for it. Whoever keeps this worker starts it
-    again, and then it looks for its server.
-    """
-    log.error("%s: this worker ends", reason)
-    logging.shutdown()
-    os._exit(1)
 
 
 _LIST_QUERY = 'WorkflowType="Delivery" OR WorkflowType="Backlog"'

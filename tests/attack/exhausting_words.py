@@ -159,8 +159,8 @@ def a_number_of_60_000_digits_in_a_plan() -> None:
 def _request(raw: object) -> None:
     from temporalio.api.common.v1 import Payload
 
+    from perdure.converter import Understanding
     from perdure.models.delivery.request import parse_request
-    from perdure.plugin import Understanding
 
     text = raw if isinstance(raw, str) else json.dumps(raw)
     payload = Payload(metadata={"encoding": b"json/plain"}, data=text.encode())

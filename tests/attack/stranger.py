@@ -45,7 +45,7 @@ def _raw(text: str) -> Callable[[Ground], Seen]:
     def read(_: Path) -> object:
         from temporalio.api.common.v1 import Payload
 
-        from perdure.plugin import Understanding
+        from perdure.converter import Understanding
 
         payload = Payload(metadata={"encoding": b"json/plain"}, data=text.encode("utf-8", "surrogatepass"))
         return parse_request(Understanding().from_payloads([payload])[0])
@@ -119,7 +119,7 @@ def _hidden(_: Ground) -> Seen:
 
 
 def _details(_: Ground) -> Seen:
-    from perdure.models.webui.details import escape_line
+    from perdure.models.webui.markdown import escape_line
 
     seen = escape_line("x](javascript:1) | <script>alert(1)</script> `", 200)
     return held("<script>" not in seen.replace("\\<", ""), seen)

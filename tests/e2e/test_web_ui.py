@@ -15,7 +15,8 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from perdure.local.server import find_server
-from perdure.models.webui.details import compact_json, copyable_lines, escape_line
+from perdure.models.webui.details import compact_json, copyable_lines
+from perdure.models.webui.markdown import escape_line
 from tests import needs
 from tests.engine import HAPPY, Engine, heads, make_target
 

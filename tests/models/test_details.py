@@ -42,7 +42,8 @@ from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.rules.inbox import Inbox
 from perdure.models.webui import captions
 from perdure.models.webui.captions import format_change, format_waiting, parse_waiting
-from perdure.models.webui.details import DETAILS_BYTES, escape_line, render_delivery_details
+from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
+from perdure.models.webui.markdown import escape_line
 from perdure.text import one_line
 from tests.states import prepared_workspace, with_fields
 

@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
+from perdure import client
 from perdure.models.backlog.state import BacklogState, ItemState
 from perdure.models.delivery.state import DeliveryState
 
@@ -245,7 +246,7 @@ HEAVY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["perdure.client", "perdure.plugin"])
+@pytest.mark.parametrize("module", ["perdure.client.namespace", "perdure.plugin"])
 def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", f"import {module}"],
@@ -261,15 +262,36 @@ def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_
     assert len(loaded) > 100, "the list was not read"
 
 
-def test_listing_loads_neither_what_watches_nor_what_replays_histories() -> None:
-    script = "import sys, perdure.cli.look.delivery_commands; print(*sys.modules)"
+NOT_FOR_CLIENTS = {"anthropic", "perdure.local.replay", "perdure.plugin", "temporalio.plugin", "temporalio.worker"}
+NOT_FOR_LISTS = {
+    "perdure.cli.look.watch", "perdure.cli.session", "perdure.client.backlog", "perdure.client.delivery.handle",
+    "perdure.client.history.fold", "perdure.models.config.repository", "perdure.models.delivery.state",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("perdure.cli.look.listing", NOT_FOR_CLIENTS | NOT_FOR_LISTS),
+        ("perdure.cli.look.delivery_commands", NOT_FOR_CLIENTS | {"perdure.cli.look.watch"}),
+        ("perdure.cli.request.submit", NOT_FOR_CLIENTS),
+    ],
+)
+def test_a_command_loads_nothing_that_only_other_commands_or_workers_need(module: str, unneeded: set[str]) -> None:
+    script = f"import sys, {module}; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert {"perdure.cli.look.watch", "perdure.local.replay", "anthropic"}.isdisjoint(ran.stdout.split())
+    assert sorted(unneeded.intersection(ran.stdout.split())) == []
+
+
+def test_every_name_of_the_client_is_there_when_it_is_asked_for() -> None:
+    assert {name: getattr(client, name).__name__ for name in client.__all__} == {name: name for name in client.__all__}
+    with pytest.raises(ImportError, match="cannot import name 'Nobody'"):
+        exec("from perdure.client import Nobody")
 
 
 def test_importing_the_client_builds_no_validator_and_a_worker_builds_all_of_them() -> None:
     script = """
-import perdure.client
+import perdure.client.namespace
 from perdure.models.base import LazyModel, build_models
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState

@@ -25,11 +25,12 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 import workflows
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
+from perdure.converter import Understanding, perdure_data_converter
 from perdure.models.base import UnreadableValue
 from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.limits import WORKFLOW_TASK
-from perdure.plugin import Understanding, _converter, _runner
+from perdure.plugin import _runner
 from tests.deliveries import WHOLE, Script, events, playing, reset, task_timeout
 
 MODULES = ["workflows", *(found.name for found in pkgutil.iter_modules(workflows.__path__, "workflows."))]
@@ -165,8 +166,8 @@ def test_models_and_workflows_pass_through_the_sandbox_and_a_runner_without_one_
 
 
 def test_what_speaks_for_itself_is_pydantics_and_a_codec_that_somebody_has_configured_stays() -> None:
-    assert _converter(None).payload_converter_class is Understanding
-    mine = _converter(dataclasses.replace(pydantic_data_converter, failure_converter_class=Mine))
+    assert perdure_data_converter().payload_converter_class is Understanding
+    mine = perdure_data_converter(dataclasses.replace(pydantic_data_converter, failure_converter_class=Mine))
     assert (mine.payload_converter_class, mine.failure_converter_class) == (Understanding, Mine)
 
 

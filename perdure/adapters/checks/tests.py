@@ -24,7 +24,8 @@ from perdure.adapters.sandbox.environment import results_path_inside
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
-from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
+from perdure.models.config.repository import SandboxGrade, TestCommand
+from perdure.models.duration import parse_duration
 from perdure.models.limits import CASE_NAME_CHARS
 from perdure.text import shorten
 

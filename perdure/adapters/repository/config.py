@@ -25,9 +25,10 @@ from perdure.adapters.repository.host import (
 )
 from perdure.adapters.system.bounded import decode_text, read_beginning, unreadable_reason
 from perdure.models.config.host import HostConfig
-from perdure.models.config.repository import CONFIG_FILE, Limits, RepositoryConfig, TestCommand, parse_duration
+from perdure.models.config.repository import CONFIG_FILE, Limits, RepositoryConfig, TestCommand
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Note
+from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES, DEFAULTS
 from perdure.text import cut_bytes, format_money, format_tokens, shell_word

@@ -37,8 +37,9 @@ from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.environments import CommitFiles, Environments, json_digest
 from perdure.adapters.worker.lease import Lease
 from perdure.models.base import HistoryModel
-from perdure.models.config.repository import SandboxGrade, parse_duration
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.delivery.turn import Contract
+from perdure.models.duration import parse_duration
 from perdure.models.ids import cache_name, checkout_name
 from perdure.text import shorten
 

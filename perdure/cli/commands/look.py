@@ -38,7 +38,7 @@ def show(
     """Show where a delivery stands, or how it ended."""
 
 
-@runs("perdure.cli.look.delivery_commands:list_")
+@runs("perdure.cli.look.listing:list_")
 def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many of each at most.")] = 20,
     waiting: Annotated[

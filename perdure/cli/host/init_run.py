@@ -35,7 +35,8 @@ from perdure.cli.host.red_reasons import explain_red
 from perdure.cli.screen import Screen
 from perdure.local.checks import check_home
 from perdure.models.config.host import HostConfig
-from perdure.models.config.repository import RepositoryConfig, SandboxGrade, TestCommand, parse_duration
+from perdure.models.config.repository import RepositoryConfig, SandboxGrade, TestCommand
+from perdure.models.duration import parse_duration
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import cache_name, checkout_name
 

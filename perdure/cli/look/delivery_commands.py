@@ -12,19 +12,16 @@ from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
 from perdure.client.history.state import progress_from
-from perdure.client.server.slots import mark_queue_waits
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.verify import Claim, ClaimStatus
 from perdure.models.errors import PerdureError
-from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.decision_lines import decision_line
-from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
 from perdure.render.step_lines import format_row, group_steps, line_of
 from perdure.text import format_count, format_money, one_line, short_sha
 
 if TYPE_CHECKING:
-    from perdure.client import Delivery, ListEntry
+    from perdure.client import Delivery
     from perdure.models.delivery.state import Progress
 
 
@@ -94,46 +91,6 @@ def show(id: str, json: bool) -> None:
         screen.print_lines([*filter(None, head), *step_rows, "", *closing_lines(result, elapsed)])
 
     run_with_delivery(screen, id, work)
-
-
-def list_(limit: int, waiting: bool, json: bool) -> None:
-    """Print the deliveries that wait for a person, the longest first, then the newest deliveries and backlogs, `limit`
-    of each.
-
-    `waiting`: only those that wait. With `json`, prints one list of objects: those that wait with `waiting`, else the
-    newest deliveries and backlogs. No worker is needed.
-    """
-
-    screen = Screen(json=json)
-
-    async def work() -> tuple[list[ListEntry], list[ListEntry], list[ListEntry]]:
-        perdure = await connect_client(screen)
-        if waiting:
-            return await perdure.list_waiting(), [], []
-        backlogs = await perdure.list(limit=limit, workflow=BACKLOG_WORKFLOW)
-        newest = await mark_queue_waits(perdure.client, await perdure.list(limit=limit))
-        return await perdure.list_waiting(), newest, backlogs
-
-    waiting_entries, newest, backlogs = run_coroutine(work())
-    if json:
-        deliveries = [entry_json(entry) for entry in (waiting_entries[:limit] if waiting else newest)]
-        screen.print_json([*deliveries, *(entry_json(entry, "backlog") for entry in backlogs)])
-        return
-    if waiting_entries:
-        screen.print_lines(waiting_delivery_rows(waiting_entries[:limit], screen.table_width))
-        more = f"; {len(waiting_entries) - limit} more wait" if len(waiting_entries) > limit else ""
-        screen.print_line(f"perdure show ID says what to type{more}")
-    waiting_ids = {entry.delivery_id for entry in waiting_entries}
-    if others := [entry for entry in newest if entry.delivery_id not in waiting_ids]:
-        screen.print_lines(
-            ["", *delivery_rows(others, screen.table_width)]
-            if waiting_entries
-            else delivery_rows(others, screen.table_width)
-        )
-    elif not waiting_entries:
-        screen.print_line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
-    if backlogs:
-        screen.print_lines(["", *delivery_rows(backlogs, screen.table_width, kind="backlog")])
 
 
 def diff(id: str) -> None:

@@ -19,9 +19,9 @@ from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, describe_on_own_server, read_pages, resolve_id, run_with_delivery
 from perdure.client import Delivery, Perdure
 from perdure.client.history.event_feed import all_events, backlog_events
-from perdure.models.config.repository import parse_duration
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import TURN_BEGINS
+from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.lists import format_event

@@ -34,7 +34,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, TITLE, WAITING
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.webui.captions import parse_waiting
-from perdure.models.webui.details import unescape_line
+from perdure.models.webui.markdown import unescape_line
 from perdure.text import shorten
 
 RESUME = "resume"
@@ -377,6 +377,18 @@ async def list_newest(
         since = entries[limit - 1].started.isoformat()
         entries = _newest_first(await _list_first(client, f"{clause} AND StartTime >= '{since}'", None))
     return entries[:limit]
+
+
+async def list_waiting(client: Client, limit: int = 1000) -> list[ListEntry]:
+    """List the running deliveries that wait for somebody, the longest first, among the newest `limit` that run.
+
+    They wait for a decision, for somebody to resume them, or for a host.
+    """
+    running = await list_newest(client, limit, "ExecutionStatus = 'Running'")
+    return sorted(
+        (entry for entry in running if entry.waiting),
+        key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
+    )
 
 
 async def _list_first(client: Client, clause: str, limit: int | None) -> dict[str, ListEntry]:

@@ -9,15 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from perdure.models.budget.treasury import Budgets
-from perdure.models.config.repository import (
-    Duration,
-    Limits,
-    SandboxGrade,
-    Settings,
-    Size,
-    StepsSettings,
-    parse_duration,
-)
+from perdure.models.config.repository import Limits, SandboxGrade, Settings, Size, StepsSettings
+from perdure.models.duration import Duration, parse_duration
 from perdure.models.limits import DEFAULTS, SANDBOX_DISK, SANDBOX_PROCESSES
 from perdure.text import shorten
 

@@ -1,4 +1,4 @@
-"""The shape and checks of `perdure.toml`, the settings of a repository, with durations and sizes as people write them.
+"""The shape and checks of `perdure.toml`, the settings of a repository, with sizes as people write them.
 perdure/adapters/repository/config.py reads and merges it."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from perdure.models.base import NON_BLANK, UserInputModel, require_not_blank
+from perdure.models.duration import Duration
 from perdure.models.limits import (
     ATTEMPTS_MOST,
     DEFAULTS,
@@ -23,41 +24,6 @@ from perdure.text import shorten
 
 CONFIG_FILE = "perdure.toml"
 """Its name in a repository."""
-
-DURATION_CHARS = 32
-DURATION_MOST_S = 10 * 366 * 24 * 3600.0
-"""Bounds of a duration: characters as written, and seconds: ten years, which the server's timers can still hold."""
-
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as `"90s"`, `"10m"` or `"1h30m"`.
-
-    Raises ValueError, with a message that says what was expected, for anything else, for zero and for more than ten
-    years.
-    """
-    if len(text) > DURATION_CHARS:  # Checked first: the expression starts again at every digit.
-        raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
-        raise ValueError(f"{text!r} is not a duration: write for example 90s, 10m or 1h30m")
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if total <= 0:
-        raise ValueError("a duration must be longer than zero")
-    if total > DURATION_MOST_S:
-        raise ValueError("a duration is at most ten years")
-    return total
-
-
-def _check_duration(text: str) -> str:
-    """Return the text itself. Raises ValueError where it is no duration."""
-    parse_duration(text)
-    return text
-
-
-Duration = Annotated[str, AfterValidator(_check_duration)]
 
 
 def parse_size(text: str) -> int:

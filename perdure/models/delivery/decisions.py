@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from perdure.models.backlog.request import BacklogItem
 from perdure.models.base import HistoryModel, SignalModel, UserInputModel, json_type_name, require_number
-from perdure.models.config.repository import Duration
 from perdure.models.delivery.request import describe_invalid_field
+from perdure.models.duration import Duration
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, PERSON_CHARS, TOKENS_MOST, USD_LEAST, USD_MOST
 from perdure.text import one_line

@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from perdure.models.backlog.request import ITEMS_BYTES, ITEMS_MOST, BacklogItem, BacklogRequest
-from perdure.models.backlog.state import BacklogState
 from perdure.models.base import json_type_name
 from perdure.models.delivery.request import describe_invalid_field, first_problem
 from perdure.models.errors import InvalidRequest
@@ -20,6 +19,9 @@ from perdure.models.ids import digest
 from perdure.models.issue import IssueName, is_same_repository
 from perdure.models.rules.dependencies import find_cycle, no_place_reason
 from perdure.text import nearest, one_line, shorten
+
+if TYPE_CHECKING:
+    from perdure.models.backlog.state import BacklogState
 
 OTHER_ITEMS = "a backlog of other items"
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from perdure.models.config.repository import RepositoryConfig, parse_duration
+from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
 from perdure.models.delivery.work import DecisionSettings, TestVerdict
+from perdure.models.duration import parse_duration
 from perdure.models.phases import Phase, Step
 from perdure.text import format_count
 

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.models.base import PublishedModel
-from perdure.models.config.repository import parse_duration
 from perdure.models.delivery import decisions
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.delivery.state import DeliveryState
+from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import NOTES_KEPT

@@ -14,7 +14,8 @@ from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import item_views, unreserved_usd
-from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, format_price, page_link
+from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, format_price, page_link
+from perdure.models.webui.markdown import escape_line
 from perdure.text import format_count, shell_word
 
 SHOWN = (

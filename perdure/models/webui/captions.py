@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.result_text import change_line
-from perdure.models.delivery.state import DeliveryState
 from perdure.models.limits import KEYWORD_BYTES
 from perdure.models.phases import Step
 from perdure.text import cut_bytes, format_count, one_line, shorten, visible
+
+if TYPE_CHECKING:
+    from perdure.models.delivery.state import DeliveryState
 
 _LONGEST = 66
 """The timeline writes it beside the bar, in the half that is left: of more, a small screen cuts off the beginning."""

@@ -23,23 +23,11 @@ from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
 from perdure.models.rules import allowance
-from perdure.text import format_money, one_line, shorten, span, visible
+from perdure.models.webui.markdown import escape_line
+from perdure.text import format_money, shorten, span, visible
 
-_MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
 _BACKTICK = "\\u0060"
 """A backtick in JSON; the character itself would end the code."""
-_FRACTION = re.compile(r"(?<=\d)/(?=\d)")
-
-
-def escape_line(text: str, limit: int) -> str:
-    """Return a text on one line with all markup escaped, safe in a table too; at most `limit` characters of it, "…" the
-    last one when there were more."""
-    return _FRACTION.sub("&#47;", _MARKUP.sub(lambda match: "\\" + match[0], one_line(text, limit)))
-
-
-def unescape_line(text: str) -> str:
-    """Return the plain text of a line that `escape_line` escaped."""
-    return re.sub(r"\\(.)", r"\1", text.replace("&#47;", "/"))
 
 
 def code_span(name: str, limit: int = 300) -> str:

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from perdure.client.history.event_feed import all_events
-from perdure.models.config.repository import parse_duration
+from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.page.render import ALIVE_S, STILL_HERE, TITLES, perdure_of, render, render_text

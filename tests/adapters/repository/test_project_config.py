@@ -25,8 +25,9 @@ from perdure.adapters.repository.detect.commands import DetectedCommands
 from perdure.adapters.repository.host import load_host_config, unknown_variables, user_file_name
 from perdure.cli.request.repository import read_working_tree_config
 from perdure.models.config.host import HostConfig
-from perdure.models.config.repository import Limits, RepositoryConfig, SandboxGrade, TestCommand, parse_duration
+from perdure.models.config.repository import Limits, RepositoryConfig, SandboxGrade, TestCommand
 from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
 from tests.repositories import git, make_origin

@@ -15,7 +15,7 @@ from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun
 from perdure.adapters.checks.runners.base import Canaries, Runner
 from perdure.adapters.system.threads import in_thread
 from perdure.models.checks.report import CommandResult, TestCase
-from perdure.models.config.repository import parse_duration
+from perdure.models.duration import parse_duration
 from perdure.models.limits import RERUN_TESTS_MOST
 
 

@@ -23,8 +23,9 @@ from perdure.adapters.sandbox.environment import OTHER_CHECKOUT
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, tree_walk_lock
 from perdure.models.checks.report import CommandResult, TestCase
-from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
+from perdure.models.config.repository import SandboxGrade, TestCommand
 from perdure.models.crash import CrashPoint
+from perdure.models.duration import parse_duration
 
 EXPERIMENT_PATIENCE = 3
 """The factor by which a command's time-out is longer in an experiment: three runs are beside each other where it had
