@@ -103,6 +103,12 @@ async def _template_values(request: web.Request, backlog: Backlog, seen: RunDesc
     progress = await backlog.progress()
     pending_decisions = await read_pending_decisions(backlog, progress)
     order = {phase: place for place, phase in enumerate(SHOWN)}
+    read_titles = await request.app[TITLES].read_titles(view.delivery for view in progress.items if view.delivery)
+    titles = {
+        view.id: title.removeprefix(f"{view.id}: ")
+        for view in progress.items
+        if (title := read_titles.get(view.delivery))
+    }
     return {
         "id": backlog.id,
         "seen": seen,
@@ -110,14 +116,9 @@ async def _template_values(request: web.Request, backlog: Backlog, seen: RunDesc
         "headline": count_phases(progress.items),
         "asked": [(view, pending_decisions[view.id]) for view in progress.items if view.id in pending_decisions],
         "items": sorted(progress.items, key=lambda view: order.get(view.phase, len(order))),
-        "graph": Markup(draw_graph(progress, "svg")),  # noqa: S704  # drawn by us, its words escaped there
+        "graph": Markup(draw_graph(progress, "svg", titles)),  # noqa: S704  # drawn by us, its words escaped there
         "state": item_state,
-        "titles": {
-            id.rpartition("/")[2]: title.removeprefix(f"{id.rpartition('/')[2]}: ")
-            for id, title in (
-                await request.app[TITLES].read_titles(view.delivery for view in progress.items if view.delivery)
-            ).items()
-        },
+        "titles": titles,
         "marks": PHASE_MARKS,
         "short": short_sha,
     }

@@ -8,14 +8,17 @@ page and by the demo.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from html import escape
+from types import MappingProxyType
+from unicodedata import east_asian_width
 
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.webui.backlog import count_phases
-from perdure.render.backlog.text import PHASE_MARKS
-from perdure.text import format_count, one_line
+from perdure.render.backlog.text import PHASE_MARKS, phase_reason
+from perdure.text import format_count, one_line, shorten
 
 FORMATS = ("text", "mermaid", "svg")
 
@@ -33,23 +36,31 @@ _COLOURS = {
     "cancelled": ("#f1f2f4", "#8a8f97"),
     "decomposed": ("#f1f2f4", "#6b7078"),
 }
-"""Fill and outline colour of each phase. A node also shows the phase's name, in dark text on all colours."""
+"""Fill and outline colour of each phase, in a file of its own: the style of a page (page.css) replaces them by class.
+A node also shows the phase's name, in dark text on all colours."""
 
 _NAMED_DEPENDENCIES = 6
 """The number of an item's dependencies that are named in its line of text; the rest is counted."""
 
-_ROW_HEIGHT, _NODE_HEIGHT, _LAYER_GAP, _MARGIN, _CHAR_WIDTH = 56, 40, 70, 20, 7.4
-"""Sizes in the picture's units: from node to node, a node's height, between layers, around everything, a letter's
-width."""
+_ROW_HEIGHT, _NODE_HEIGHT, _LAYER_GAP, _MARGIN, _CHAR_WIDTH, _SMALL_WIDTH = 56, 40, 70, 20, 8.4, 6
+"""Sizes in the picture's units: from node to node, a node's height, between layers, around everything, the width of a
+letter of a title and of one below it."""
+
+_TITLE_CHARS, _REASON_CHARS = 36, 52
+"""Characters of a title, and of the line below it where that says why an item failed; more where the id alone has
+more."""
 
 
 _PASSING_MAX = 4000
 """Most places that lines may take in layers which they pass: with more of them, nobody could follow a line."""
 
 
-def draw_graph(progress: BacklogProgress, format: str) -> str:
-    """Return the backlog's graph in `format`, one of FORMATS. Raises KeyError for any other format."""
-    graph = _Graph.from_progress(progress)
+def draw_graph(progress: BacklogProgress, format: str, titles: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the backlog's graph in `format`, one of FORMATS. Raises KeyError for any other format.
+
+    titles  of items by id, where better ones are known than the beginnings of their requests
+    """
+    graph = _Graph.from_progress(progress, titles)
     return {"text": _draw_text, "mermaid": _draw_mermaid, "svg": _draw_svg}[format](graph)
 
 
@@ -59,6 +70,7 @@ class _Graph:
 
     layers      items, each in a layer behind all that it depends on
     depends_on  by item, its dependencies among these items
+    titles      by item; empty where it has none, and is named by its id
     chain       the longest chain of items that have not landed, in order
     counts      how many items are in which phase, as text
     """
@@ -66,11 +78,12 @@ class _Graph:
     id: str
     layers: tuple[tuple[ItemView, ...], ...]
     depends_on: dict[str, tuple[str, ...]]
+    titles: dict[str, str]
     chain: tuple[str, ...]
     counts: str
 
     @classmethod
-    def from_progress(cls, progress: BacklogProgress) -> _Graph:
+    def from_progress(cls, progress: BacklogProgress, titles: Mapping[str, str]) -> _Graph:
         """Return the graph of a backlog, with its items sorted into layers by their dependencies.
 
         Dependencies on items that are not there are left out; all of them where they form a circle.
@@ -91,7 +104,9 @@ class _Graph:
         for id, item in items.items():
             layers[layer_of[id]].append(item)
         chain = tuple(sorted((id for id, item in items.items() if item.critical), key=lambda id: layer_of[id]))
-        return cls(progress.backlog_id, tuple(map(tuple, layers)), depends_on, chain, count_phases(progress.items))
+        shown_titles = {id: one_line(titles.get(id) or item.caption, _TITLE_CHARS) for id, item in items.items()}
+        counts = count_phases(progress.items)
+        return cls(progress.backlog_id, tuple(map(tuple, layers)), depends_on, shown_titles, chain, counts)
 
     def is_chain_edge(self, before: str, after: str) -> bool:
         """Return whether `before` and `after` are neighbours in the longest chain."""
@@ -109,9 +124,10 @@ class _Graph:
 
 
 def _draw_text(graph: _Graph) -> str:
-    """Return the graph as lines of text: the backlog's id and counts, then each item by layer with mark, phase and
-    dependencies, then the longest chain of what is left, if there is one; `*` marks its items."""
+    """Return the graph as lines of text: the backlog's id and counts, then each item by layer with mark, title, id,
+    phase and dependencies, then the longest chain of what is left, if there is one; `*` marks its items."""
     id_width = max((len(one_line(item.id, 40)) for layer in graph.layers for item in layer), default=0)
+    title_width = max(map(len, graph.titles.values()), default=0)
     lines = [f"{one_line(graph.id, 100)}  {graph.summary}"]
     for layer_number, layer in enumerate(graph.layers, 1):
         lines.append("")
@@ -126,7 +142,9 @@ def _draw_text(graph: _Graph) -> str:
             mark, chain = _MARKS.get(item.phase, "○"), "*" if item.critical else " "
             shown_number = f"{layer_number:>3}" if index == 0 else "   "
             line = (
-                f"{shown_number} {chain}{mark} {one_line(item.id, 40):<{id_width}}  "
+                f"{shown_number} {chain}{mark} "
+                + (f"{graph.titles[item.id]:<{title_width}}  " if title_width else "")
+                + f"{one_line(item.id, 40):<{id_width}}  "
                 f"{one_line(item.phase, 20):<9}  {after}"
             )
             lines.append(line.rstrip())
@@ -142,9 +160,9 @@ def _draw_mermaid(graph: _Graph) -> str:
     lines = ["graph LR"]
     for item in items:
         style = item.phase if item.phase in _COLOURS else "after"
-        lines.append(
-            f'  {node_names[item.id]}["{_escape_label(item.id, 40)}<br/>{_escape_label(item.phase, 20)}"]:::{style}'
-        )
+        parts = [*filter(None, [graph.titles[item.id]]), one_line(item.id, 40), one_line(item.phase, 20)]
+        label = "<br/>".join(_escape_label(part, 40) for part in parts)
+        lines.append(f'  {node_names[item.id]}["{label}"]:::{style}')
     for item in items:
         for dependency in graph.depends_on[item.id]:
             arrow = "==>" if graph.is_chain_edge(dependency, item.id) else "-->"
@@ -207,7 +225,9 @@ def _draw_svg(graph: _Graph) -> str:
     """Return the graph as an SVG picture with title and description: nodes in columns by layer, curved lines between
     them."""
     items = [item for layer_items in graph.layers for item in layer_items]
-    node_width = max(round(max((len(one_line(item.id, 40)) for item in items), default=0) * _CHAR_WIDTH) + 24, 96)
+    line_widths = [_count_cells(graph.titles[item.id] or one_line(item.id, 40)) * _CHAR_WIDTH for item in items]
+    line_widths += [_count_cells(_status_line(item)) * _SMALL_WIDTH for item in items]
+    node_width = max(round(max(line_widths, default=0)) + 24, 96)
     rows = _order_stops(graph)
     row_count = max(map(len, rows), default=0)
     width = 2 * _MARGIN + len(rows) * (node_width + _LAYER_GAP) - _LAYER_GAP * bool(rows)
@@ -241,11 +261,16 @@ def _draw_svg(graph: _Graph) -> str:
                 for item in items
                 for dependency in graph.depends_on[item.id]
             ),
-            *(_draw_node(item, places[item.id], node_width) for item in items),
+            *(_draw_node(item, graph.titles[item.id], places[item.id], node_width) for item in items),
             "</svg>",
             "",
         ]
     )
+
+
+def _count_cells(text: str) -> int:
+    """Return the width of a text in letters of ASCII: characters of East Asia and pictures are twice as wide."""
+    return sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
 def _draw_edge(stops: list[tuple[int, int]], node_width: int, is_chain: bool) -> str:
@@ -265,24 +290,33 @@ def _draw_edge(stops: list[tuple[int, int]], node_width: int, is_chain: bool) ->
     tip = stops[-1][0]
     head = f"M{tip - 8} {y - 4}L{tip} {y}L{tip - 8} {y + 4}Z"
     colour, stroke_width = ("#1a1d21", 3) if is_chain else ("#8a8f97", 1)
-    line_class, head_class = (' class="chain-line"', ' class="chain-head"') if is_chain else ("", "")
+    kind = "chain" if is_chain else "edge"
     return (
-        f'<path{line_class} d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/>'
-        f'<path{head_class} d="{head}" fill="{colour}"/>'
+        f'<path class="{kind}-line" d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/>'
+        f'<path class="{kind}-head" d="{head}" fill="{colour}"/>'
     )
 
 
-def _draw_node(item: ItemView, corner: tuple[int, int], node_width: int) -> str:
-    """Return the SVG group of one item: a box in its phase's colours with id and phase, and its reason as a tooltip."""
-    (x, y), (fill, line) = corner, _COLOURS.get(item.phase, _COLOURS["after"])
-    phase = escape(one_line(item.phase, 20))
-    tooltip = ": ".join(part for part in (item.id, item.phase, item.because) if part)
+def _status_line(item: ItemView) -> str:
+    """Return the line below an item's title: mark, id, phase, and of one that failed the reason, too."""
+    status = f"{_MARKS.get(item.phase, '○')} {one_line(item.id, 40)} · {one_line(item.phase, 20)}"
+    reason = phase_reason(item) if item.phase == "failed" else ""
+    return shorten(f"{status}: {reason}", max(len(status), _REASON_CHARS)) if reason else status
+
+
+def _draw_node(item: ItemView, title: str, corner: tuple[int, int], node_width: int) -> str:
+    """Return the SVG group of one item: a box in its phase's colours with title, id and phase; as a tooltip its reason,
+    and of one that failed what can be done."""
+    (x, y), style = corner, item.phase if item.phase in _COLOURS else "after"
+    fill, line = _COLOURS[style]
+    tooltip = one_line(": ".join(part for part in (item.id, item.phase, item.because) if part), 200)
+    tooltip += " (retry goes on with it, skip lets what depends on it begin)" if item.phase == "failed" else ""
     return (
-        f'<g><title>{escape(one_line(tooltip, 200))}</title><rect x="{x}" y="{y}" width="{node_width}" '
-        f'height="{_NODE_HEIGHT}" rx="6" '
+        f'<g class="node {style}" data-item="{escape(one_line(item.id, 200))}"><title>{escape(tooltip)}</title>'
+        f'<rect x="{x}" y="{y}" width="{node_width}" height="{_NODE_HEIGHT}" rx="6" '
         f'fill="{fill}" stroke="{line}" stroke-width="{3 if item.critical else 1}"/>'
         f'<text x="{x + 12}" y="{y + 17}" font-size="13" font-weight="600" fill="#1a1d21">'
-        f"{escape(one_line(item.id, 40))}</text>"
-        f'<text x="{x + 12}" y="{y + 32}" font-size="11" fill="#3c4148">'
-        f"{_MARKS.get(item.phase, '○')} {phase}</text></g>"
+        f"{escape(title or one_line(item.id, 40))}</text>"
+        f'<text class="status" x="{x + 12}" y="{y + 32}" font-size="11" fill="#3c4148">'
+        f"{escape(_status_line(item))}</text></g>"
     )

@@ -117,7 +117,7 @@ def item_state(view: ItemView) -> str:
 
     A landed item has no reason; phase `waits` is written `waits for you`.
     """
-    reason_text = one_line(phase_reason(view), 80) if view.phase != "landed" else ""
+    reason_text = phase_reason(view) if view.phase != "landed" else ""
     phase_text = "waits for you" if view.phase == "waits" else view.phase
     return f"{phase_text}{' ' if view.phase == 'blocked' else ': '}{reason_text}" if reason_text else phase_text
 

@@ -224,7 +224,7 @@ def test_the_text_has_the_table_the_graph_and_the_receipt() -> None:
 
 
 LINE = re.compile(
-    r"graph LR|  n\d+\[\"(?:[\w -]|#\d+;)*<br/>(?:[\w -]|#\d+;)*\"\]:::\w+|  n\d+ [=-]{2}> n\d+|  class(?:Def)? .*|"
+    r"graph LR|  n\d+\[\"(?:(?:[\w -]|#\d+;)*(?:<br/>)?){3}\"\]:::\w+|  n\d+ [=-]{2}> n\d+|  class(?:Def)? .*|"
 )
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -235,13 +235,14 @@ def progress(*items: ItemView, id: str = "night") -> BacklogProgress:
 
 def night_of_drawing() -> BacklogProgress:
     request, state = backlog(
-        {"id": "schema"},
-        {"id": "api"},
-        {"id": "export", "depends_on": ("schema",)},
-        {"id": "page", "depends_on": ("api", "export")},
-        {"id": "docs"},
+        {"id": "schema", "request": "Write the schema"},
+        {"id": "api", "request": "Serve it"},
+        {"id": "export", "request": "Export it", "depends_on": ("schema",)},
+        {"id": "page", "request": "Show it", "depends_on": ("api", "export")},
+        {"id": "docs", "request": "Describe it"},
     )
     state.items["api"].phase, state.items["docs"].phase = ItemPhase.LANDED, ItemPhase.FAILED
+    state.items["docs"].message = "tests red: 2 of 44 fail"
     state.items["schema"].phase = ItemPhase.BUILDING
     return progress(*item_views(request, state, NOON))
 
@@ -250,13 +251,13 @@ def test_text_has_a_layer_for_each_step_and_marks_the_longest_chain() -> None:
     assert draw_graph(night_of_drawing(), "text").split("\n") == [
         "night  5 items · 1 building · 1 failed · 2 after others · 1 landed",
         "",
-        "  1 *● schema  building",
-        "     ✓ api     landed",
-        "     ✗ docs    failed",
+        "  1 *● Write the schema  schema  building",
+        "     ✓ Serve it          api     landed",
+        "     ✗ Describe it       docs    failed",
         "",
-        "  2 *○ export  after      ← schema",
+        "  2 *○ Export it         export  after      ← schema",
         "",
-        "  3 *○ page    after      ← api, export",
+        "  3 *○ Show it           page    after      ← api, export",
         "",
         "* the longest chain of what is left: schema → export → page",
         "",
@@ -267,11 +268,11 @@ def test_mermaid_has_states_as_classes_and_the_longest_chain_in_thick_lines() ->
     lines = draw_graph(night_of_drawing(), "mermaid").split("\n")
     assert lines[:6] == [
         "graph LR",
-        '  n0["schema<br/>building"]:::building',
-        '  n1["api<br/>landed"]:::landed',
-        '  n2["docs<br/>failed"]:::failed',
-        '  n3["export<br/>after"]:::after',
-        '  n4["page<br/>after"]:::after',
+        '  n0["Write the schema<br/>schema<br/>building"]:::building',
+        '  n1["Serve it<br/>api<br/>landed"]:::landed',
+        '  n2["Describe it<br/>docs<br/>failed"]:::failed',
+        '  n3["Export it<br/>export<br/>after"]:::after',
+        '  n4["Show it<br/>page<br/>after"]:::after',
     ]
     assert lines[6:9] == ["  n0 ==> n3", "  n1 --> n4", "  n3 ==> n4"]
     assert "  class n0,n3,n4 chain" in lines
@@ -286,9 +287,24 @@ def test_a_picture_says_in_words_what_it_shows() -> None:
     nodes = root.findall(f"{SVG}g")
     assert [node.findtext(f"{SVG}title") for node in nodes][3] == "export: after: after schema"
     thick = [node.findtext(f"{SVG}text") for node in nodes if node.find(f"{SVG}rect[@stroke-width='3']") is not None]
-    assert thick == ["schema", "export", "page"]
+    assert thick == ["Write the schema", "Export it", "Show it"]
+    assert [node.findall(f"{SVG}text")[1].text for node in nodes][1:4] == [
+        "✓ api · landed", "✗ docs · failed: tests red: 2 of 44 fail", "○ export · after"
+    ]  # fmt: skip
+    assert (nodes[2].findtext(f"{SVG}title") or "").endswith(
+        "(retry goes on with it, skip lets what depends on it begin)"
+    )
     assert len(root.findall(f"{SVG}path[@fill='none']")) == 3
     assert len(root.findall(f"{SVG}path[@stroke-width='3']")) == 2
+
+
+def test_a_better_title_of_an_item_is_shown_and_what_is_cut_has_the_id_behind_it() -> None:
+    titles = dict.fromkeys(("api", "docs"), "A title that is much longer than a node of the picture may be")
+    for format in FORMATS:
+        drawing = draw_graph(night_of_drawing(), format, titles)
+        assert "Serve it" not in drawing
+        assert drawing.count("A title that is much longer th") == 2, format
+        assert all(id in drawing for id in titles)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -323,7 +339,7 @@ def test_every_item_and_every_line_between_two_is_drawn_once_and_no_line_goes_ba
     shown = progress(*item_views(request, state, NOON))  # type: ignore[arg-type]
     root = ElementTree.fromstring(draw_graph(shown, "svg"))
     at = {
-        node.findtext(f"{SVG}text"): int((node.find(f"{SVG}rect") or node[1]).get("x") or 0)
+        node.get("data-item"): int((node.find(f"{SVG}rect") or node[1]).get("x") or 0)
         for node in root.findall(f"{SVG}g")
     }
     assert sorted(at) == sorted(item.id for item in shown.items)  # type: ignore[type-var]
