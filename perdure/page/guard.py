@@ -30,6 +30,9 @@ SESSION = web.RequestKey("session", str)
 _COOKIE_S = 30 * 24 * 3600
 """A month: after that, the address with the token has to be opened again."""
 
+_WRITTEN_FIELDS = ("text", "note", "answer", "plan", "request")
+"""The fields of our forms in which a person writes more than a word."""
+
 _SAME = ("same-origin", "none")
 """Sec-Fetch-Site of a request that our own page has sent, or the person at the address line."""
 
@@ -93,14 +96,16 @@ class Guard:
         if not session and not self.user_header:
             if request.headers.get("Sec-Fetch-Site") == "cross-site" and request.method == "GET":
                 return _same_path_refresh(request)
-            return text_answer(401, "open the page by the address that perdure page prints: it has the token in it")
+            reason = "open the page by the address that perdure page prints: it has the token in it"
+            return await _refuse_with_words(request, 401, reason)
         valid_session = session or self._new_session()
         request[PERSON], request[SESSION] = person, valid_session
         if request.method not in ("GET", "HEAD"):
             if request.method != "POST":
                 return text_answer(405, "the page is read, and its forms are sent")
             if not self._is_from_our_page(request) or not session or not await self._has_csrf_field(request, session):
-                return text_answer(403, "this was not sent by this page; open it again (perdure page) and decide there")
+                reason = "this was not sent by this page; open it again (perdure page) and decide there"
+                return await _refuse_with_words(request, 403, reason)
             if request.path == LEAVE:
                 answer = text_answer(200, "you have left; perdure page prints the address that leads back")
                 answer.del_cookie(self.cookie, path="/")
@@ -169,6 +174,15 @@ class Guard:
 
     def _mac(self, purpose: str, text: str) -> str:
         return hmac.new(self.token.encode(), f"{purpose}:{text}".encode(), sha256).hexdigest()
+
+
+async def _refuse_with_words(request: web.Request, status: int, reason: str) -> web.Response:
+    """Refuse a request; below the reason stands what a person had written into its form, which is lost otherwise: a
+    session may have ended meanwhile."""
+    form = await request.post() if request.method == "POST" else {}
+    written = [str(form[name]).strip() for name in _WRITTEN_FIELDS if isinstance(form.get(name), str)]
+    typed = "\n\n".join(filter(None, written))
+    return text_answer(status, f"{reason}\n\nYour words, which were not sent:\n\n{typed}" if typed else reason)
 
 
 def text_answer(status: int, text: str) -> web.Response:

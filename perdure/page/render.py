@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -23,11 +24,11 @@ from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import Overview
 from perdure.client.server.titles import TitleCache
 from perdure.models import limits
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
 from perdure.render.formatting import action_text, repository_label
 from perdure.render.report.page import report_environment as of_report
-from perdure.text import span, visible
+from perdure.text import name_hidden_characters, span, visible
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
 OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
@@ -131,6 +132,7 @@ def template_environment() -> Environment:
         "words": lambda text: text.replace("_", " "),
         "web": web_link,
         "whole": editable_text,
+        "named": name_hidden_characters,
         "repository": repository_label,
         "doing": action_text,
         "pull": pull_request_label,
@@ -222,32 +224,57 @@ ALIVE_S = 15.0
 """Seconds of silence after which a line without meaning is sent, which shows whether somebody still reads."""
 
 
+@dataclass(frozen=True)
+class StreamedParts:
+    """The HTML that a stream sends: `state` whenever it is another than was sent before, `added` always.
+
+    id  where the stream has got to with this; a browser that lost it says the last one it was sent
+    """
+
+    state: str
+    added: str = ""
+    id: str = ""
+
+
 async def stream_part(
     request: web.Request,
     template: str,
     look: Callable[[], Awaitable[tuple[object, T]]],
     values: Callable[[T], Awaitable[dict[str, object]]],
 ) -> web.StreamResponse:
-    """Answer with an event stream: `template` with `values(seen)`, at first and whenever it is different.
+    """Answer with an event stream of `template` with `values(seen)`, as `stream_parts` sends it."""
 
-    `look()` returns a key and what was seen; only when the key has changed is the template rendered again. What cannot
-    be read just now is read later: the browser keeps what it has. Ends when nobody reads any more.
+    async def compose(seen: T) -> StreamedParts:
+        return StreamedParts(render_text(request, template, **await values(seen)))
+
+    return await stream_parts(request, look, compose)
+
+
+async def stream_parts(
+    request: web.Request,
+    look: Callable[[], Awaitable[tuple[object, T]]],
+    compose: Callable[[T], Awaitable[StreamedParts]],
+) -> web.StreamResponse:
+    """Answer with an event stream of `compose(seen)`, at first and whenever it is different.
+
+    `look()` returns a key and what was seen; only when the key has changed is it composed again. What cannot be read
+    just now is read later: the browser keeps what it has. What is gone is said above it. Ends when nobody reads any
+    more.
     """
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     with suppress(ConnectionResetError):
         await answer.prepare(request)
-        await _send_changes(request, answer, template, look, values)
+        await _send_changes(request, answer, look, compose)
     return answer
 
 
 async def _send_changes(
     request: web.Request,
     answer: web.StreamResponse,
-    template: str,
     look: Callable[[], Awaitable[tuple[object, T]]],
-    values: Callable[[T], Awaitable[dict[str, object]]],
+    compose: Callable[[T], Awaitable[StreamedParts]],
 ) -> None:
-    """Look, render when the key has changed and send what is different, until nobody reads any more.
+    """Look, compose when the key has changed and send what is different, until nobody reads any more.
 
     Rests LOOK_EVERY_S seconds between looks, longer after slow ones. Sends a line without meaning after ALIVE_S of
     silence. What cannot be read just now is tried again at the next look. Raises ConnectionResetError when nobody reads
@@ -255,19 +282,26 @@ async def _send_changes(
     """
     loop = asyncio.get_running_loop()
     last_key: object = None
-    sent, last_sent_at = "", loop.time()
+    sent, sent_gone, last_sent_at = StreamedParts(""), "", loop.time()
     while True:
-        began = loop.time()
+        began, parts, gone = loop.time(), StreamedParts(sent.state), sent_gone
         try:
             key, seen = await look()
-            text = sent if key == last_key else render_text(request, template, **await values(seen))
-            last_key = key
+            if key != last_key:
+                parts = await compose(seen)
+            last_key, gone = key, ""
+        except BadInput as error:
+            gone = error.what
         except (PerdureError, RPCError, TimeoutError):
-            text = sent
-        if text != sent:
+            pass
+        text = (parts.state if parts.state != sent.state else "") + parts.added
+        if gone != sent_gone:
+            text += render_text(request, "gone.html", what=gone)
+        if text:
             lines = "".join(f"data: {line}\n" for line in text.splitlines())
-            await answer.write(f"{lines}\n".encode())
-            sent, last_sent_at = text, loop.time()
+            place = f"id: {parts.id}\n" if parts.id else ""
+            await answer.write(f"{place}{lines}\n".encode())
+            sent, sent_gone, last_sent_at = parts, gone, loop.time()
         elif loop.time() - last_sent_at > ALIVE_S:
             await answer.write(STILL_HERE)
             last_sent_at = loop.time()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import gc
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -31,8 +32,9 @@ from perdure.page.render import (
     static_contents,
     template_environment,
 )
-from perdure.page.views import all_routes, delivery, inbox, review
+from perdure.page.views import all_routes, inbox, review
 from perdure.page.views.activity import FEED, SharedFeed
+from perdure.page.views.delivery_cache import WATCHED
 from perdure.text import shorten
 
 PORTS_TRIED = 50
@@ -95,7 +97,7 @@ def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.A
         return await guard.check_request(request, lambda admitted: _handle_errors(admitted, handler))
 
     app = web.Application(middlewares=[check_and_handle], client_max_size=FORM_BYTES)
-    app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[delivery.REPORTS] = perdure, guard, {}, {}
+    app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[WATCHED] = perdure, guard, {}, OrderedDict()
     app[review.CHANGES], app[inbox.UNBLOCK_COUNTS] = {}, inbox.UnblockCounts(perdure)
     app[WEB_UI] = web_ui
     app[OVERVIEW], app[FEED] = Overview(perdure.client), SharedFeed(perdure.client)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
@@ -11,9 +12,12 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from perdure.local.page import ServedPage as Served
 from tests import needs
+from tests.guide import installed
 from tests.waiting import patient
 
 PATIENCE_MS = patient(60) * 1000
+AXE = "axe-core@4.14.1"
+TELEPHONE = {"width": 360, "height": 740}
 
 
 @asynccontextmanager
@@ -67,3 +71,21 @@ async def open_review(page: Page, id: str) -> Any:
     bar = page.get_by_role("form", name="Decision")
     await expect(bar).to_be_visible()
     return bar
+
+
+def axe_script(base: Path) -> str:
+    """The script of axe, installed once below this directory of a test run."""
+    folder = base / "axe"
+    if not (folder / "node_modules").exists():
+        installed(folder, AXE)
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+async def check_accessible(page: Page, script: str) -> None:
+    """Axe finds nothing on the page with all of it opened, and the page is no wider than its window."""
+    await page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true })")
+    width, window = await page.evaluate("() => [document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= window, page.url
+    await page.add_script_tag(content=script)
+    found = await page.evaluate("async () => (await axe.run()).violations")
+    assert not found, [(page.url, one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found]

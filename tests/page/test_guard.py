@@ -199,3 +199,15 @@ def cookie_name(token: str) -> str:
 def _open(one: socket.socket) -> socket.socket:
     one.setblocking(False)
     return one
+
+
+async def test_words_of_a_form_whose_session_has_ended_are_in_the_answer(tmp_path: Path) -> None:
+    async with shut_page(tmp_path) as page, visiting(page) as ada:
+        form = {"text": "mind <b>the</b> sign", "note": "and why", "once": "1"}
+        status, text = await ada.post("/deliveries/x/say", form, csrf="0" * 64)
+        assert (status, text.endswith("which were not sent:\n\nmind <b>the</b> sign\n\nand why\n")) == (403, True), text
+        ada.session.cookie_jar.clear()
+        status, text = await ada.post("/deliveries/x/decide/reject", {"note": "too long"})
+        assert (status, text.endswith("which were not sent:\n\ntoo long\n"), page.token in text) == (401, True, False)
+        status, text = await ada.post("/deliveries/x/hold", {"text": " "})
+        assert (status, "your words" in text.lower()) == (401, False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from browsing import PATIENCE_MS, chromium, looking, open_review, question
+from browsing import PATIENCE_MS, TELEPHONE, axe_script, check_accessible, chromium, looking, open_review, question
 from playwright.async_api import Browser, Page, expect
 from temporalio.client import Client
 from visitors import PLAN, stands_waiting
@@ -24,15 +24,12 @@ from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
-from tests.guide import installed
 from tests.temporal_server import joined
 
 browsed = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 pytestmark = browsed
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3)'
-AXE = "axe-core@4.14.1"
-TELEPHONE = {"width": 360, "height": 740}
 
 
 @dataclass
@@ -170,10 +167,7 @@ async def until_listed(page: Page, id: str) -> None:
 async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
     desk: Desk, scheme: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    axe = tmp_path_factory.getbasetemp() / "axe"
-    if not (axe / "node_modules").exists():
-        installed(axe, AXE)
-    script = (axe / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    script = axe_script(tmp_path_factory.getbasetemp())
     question = Question(text="Which?", kind="choice", choices=("wrap", "raise"), why="It shows.")
     asked = PendingDecision(
         gate="question", target="q1", summary="Which?", since=PLAN.since, question=question, options=("answer",)
@@ -192,12 +186,7 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
             "/no-such-page",
         ):
             await page.goto(desk.page.url + path)
-            await page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true })")
-            width = await page.evaluate("() => document.documentElement.scrollWidth")
-            assert width <= TELEPHONE["width"], path
-            await page.add_script_tag(content=script)
-            found = await page.evaluate("async () => (await axe.run()).violations")
-            assert not found, [(path, one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found]
+            await check_accessible(page, script)
 
 
 async def test_two_looks_at_what_waits_add_no_event_to_it(desk: Desk) -> None:

@@ -605,7 +605,8 @@ export interface Event {
  * continued    by: `retry`, `rewind` or `length` (history goes on in another run)
  * phase        phase
  * step_started correction: true for a step that mends what tests or review found
- * activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s
+ * activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s, tries (how
+ *              often it was started), read (ids of the messages it has read)
  * step_ended   ending, summary
  * step_failed  why
  * commit       commit, files, added, deleted, summary
@@ -616,7 +617,7 @@ export interface Event {
  * waiting      why, until (null: it lasts)
  * decision     name (the update), said; by nobody else than who may reach Temporal
  * said         name (the signal), said
- * worker_death activity, tries
+ * worker_death activity, tries, silent (nobody saw it die: its host may have slept or been cut off)
  * landing      commit (empty: it could not), summary
  * pull_request url, number, draft
  * receipt      worker_deaths, turns_redone, replies_paid_twice

@@ -147,6 +147,8 @@ def _turn_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[Eve
         cost_usd=usage.get("cost_usd"),
         spent_usd=spend.get("usd", 0.0),
         waited_s=result.get("waited_s", 0.0),
+        tries=max(act.tries, 1),
+        read=read_ids if isinstance(read_ids := result.get("notes"), list) else [],
     )
     if question := _object_of(result, "question"):
         yield _activity_draft(act, EventType.QUESTION, **question)

@@ -149,7 +149,8 @@ TURN_BEGINS = "── "
 class VaultReadInput(HistoryModel):
     """Ask for a page of text from the vault; it changes nothing.
 
-    what        `turns`, `turns_json`, `logs`, `diff`, `artifact`, or `artifact64` (base64, for what is no text)
+    what        `turns`, `turns_json`, `conversation`, `logs`, `diff`, `artifact`, or `artifact64` (base64, for what is
+                no text)
     checkpoint  the last checkpoint, or the SHA-256 of an artifact
     chars       the most characters of the page, where it is a text; a worker of an older release returns fewer
     """

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 import secrets
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from perdure.client import Delivery, RunDescription
+from perdure.client import RunDescription
 from perdure.client.delivery.rewinding import fork, rewind
-from perdure.client.delivery.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.render import (
     TITLES,
+    StreamedParts,
     delivery_of,
     form_text,
     path_part,
@@ -25,17 +25,25 @@ from perdure.page.render import (
     person_of,
     redirect_with_message,
     render,
-    stream_part,
+    render_text,
+    stream_parts,
 )
+from perdure.page.views.conversation import (
+    ROWS_SHOWN,
+    STORY_PARTS,
+    has_row,
+    newest_turn,
+    parse_offset,
+    plan_tasks,
+    row_values,
+    rows_before,
+    sent_messages,
+)
+from perdure.page.views.delivery_cache import WatchedDelivery, watched_delivery
+from perdure.page.views.review import REVIEW_PARTS, color_change
 from perdure.render.comparison import comparison_rows, load_comparison
-from perdure.render.report.facts import DeliveryReport
-from perdure.render.report.gather import PNG, gather_report
+from perdure.render.report.gather import PNG
 from perdure.render.report.page import template_values
-
-_REPORTS_MOST = 16
-"""Deliveries whose report is kept until something happens to them: some hundred KiB each."""
-
-REPORTS: web.AppKey[dict[str, tuple[object, DeliveryReport, list[str]]]] = web.AppKey("reports")
 
 _MESSAGES = {
     "say": "its next turn reads it",
@@ -54,6 +62,7 @@ def routes() -> list[web.RouteDef]:
     """Return the routes of this view."""
     return [
         web.get("/deliveries/{id}", show_delivery),
+        web.get(f"/deliveries/{{id}}/{{tab:{'|'.join(TABS)}}}", show_delivery),
         web.get("/live/deliveries/{id}", stream_delivery),
         web.get("/compare", show_comparison),
         web.get("/deliveries/{id}/pictures/{sha256}", serve_screenshot),
@@ -62,20 +71,51 @@ def routes() -> list[web.RouteDef]:
 
 
 async def show_delivery(request: web.Request) -> web.StreamResponse:
-    """Render the page of one delivery."""
-    delivery = delivery_of(request)
-    return render(request, "delivery.html", **await _template_values(request, delivery, await delivery.describe()))
+    """Render the page of one delivery: its conversation, or the part of its report that the path names.
+
+    `at` in the query is the turn that the forms of rewind and fork are about, `before` the place in the conversation
+    that its rows end at.
+    """
+    watched = watched_delivery(request)
+    seen = await watched.look(fresh=True)
+    values = await _template_values(request, watched, seen, secrets.token_hex(16))
+    events = await watched.read_events(seen)
+    end = parse_offset(request.query.get("before", ""), len(events))
+    rows, older = rows_before(events, end) if not values["tab"] else ([], 0)
+    return render(
+        request,
+        "delivery.html",
+        **values | await row_values(watched, values["report"], rows),
+        older=older,
+        reached=len(events),
+        newer=end < len(events),
+    )
 
 
 async def stream_delivery(request: web.Request) -> web.StreamResponse:
-    """Stream the page's inner part, again whenever something in it is different."""
-    delivery = delivery_of(request)
+    """Stream what is new on the page: rows of the conversation once each, and all else whenever it is different."""
+    watched, once = watched_delivery(request), secrets.token_hex(16)
+    reached = parse_offset(request.headers.get("Last-Event-ID") or request.query.get("from", ""), _NO_END)
 
     async def look() -> tuple[object, RunDescription]:
-        seen = await delivery.describe()
+        seen = await watched.look()
         return (seen.run_id, seen.events, seen.running, seen.pending_decision, seen.pending), seen
 
-    return await stream_part(request, "delivery_inner.html", look, partial(_template_values, request, delivery))
+    async def compose(seen: RunDescription) -> StreamedParts:
+        nonlocal reached
+        values, events = await _template_values(request, watched, seen, once), await watched.read_events(seen)
+        rows = [event for event in events[reached:] if has_row(event)]
+        shown = rows[-ROWS_SHOWN:] if not values["tab"] else []
+        added = ""
+        if rows:
+            values |= await row_values(watched, values["report"], shown)
+            added = render_text(
+                request, "conversation_added.html", **values, older=0, newest=rows[-1], earlier=len(rows) - 1
+            )
+        reached = len(events)
+        return StreamedParts(render_text(request, "delivery_live.html", **values), added, str(reached))
+
+    return await stream_parts(request, look, compose)
 
 
 async def serve_screenshot(request: web.Request) -> web.StreamResponse:
@@ -147,38 +187,52 @@ async def _form_overrides(request: web.Request) -> tuple[str, str]:
     return (await form_text(request, "model")).strip(), (await form_text(request, "agent")).strip()
 
 
-async def _template_values(request: web.Request, delivery: Delivery, seen: RunDescription) -> dict[str, Any]:
-    """Read the delivery's report and return the values of the template, with links to its screenshots."""
-    report, places = await read_report(request, delivery, seen)
+@dataclass(frozen=True)
+class ReportTab:
+    """A part of the report that the page shows in place of the conversation: its sections, and what it has from the
+    delivery's host besides the plan, names of HOST_PARTS."""
+
+    sections: tuple[str, ...]
+    parts: frozenset[str] = frozenset()
+
+
+TABS = {
+    "timeline": ReportTab(("timeline",)),
+    "plan": ReportTab(("request", "plan", "decisions", "attempts")),
+    "change": ReportTab((), REVIEW_PARTS),
+    "tests": ReportTab(("tests",), frozenset({"tests"})),
+    "review": ReportTab(("review", "screenshots"), frozenset({"review"})),
+    "cost": ReportTab(("cost",)),
+}
+
+_NO_END = 10**9
+"""More than any delivery has events."""
+
+
+async def _template_values(
+    request: web.Request, watched: WatchedDelivery, seen: RunDescription, once: str
+) -> dict[str, Any]:
+    """Read what the page shows but the rows of the conversation, and return the values of its templates."""
+    id, tab = watched.delivery.id, request.match_info.get("tab") or request.query.get("tab", "")
+    report = await watched.read_report(seen, STORY_PARTS | TABS[tab].parts if tab in TABS else STORY_PARTS)
     shots = report.screenshots.pictures if report.screenshots else ()
     pictures = {
-        shot.artifact: f"/deliveries/{path_part(delivery.id)}/pictures/{shot.artifact}"
+        shot.artifact: f"/deliveries/{path_part(id)}/pictures/{shot.artifact}"
         for shot in shots
         if _SHA256.fullmatch(shot.artifact)
     }
-    return template_values(report, pictures) | {
-        "id": delivery.id,
+    values = template_values(report, pictures)
+    present = {**dict(values["sections"]), **({"change": "Change"} if report.has_change else {})}
+    if tab == "change" and report.diff:
+        values["change"] = await color_change(request, report)
+    return values | {
+        "id": id,
         "seen": seen,
-        "once": secrets.token_hex(16),
-        "places": places,
+        "once": once,
+        "at": request.query.get("at", ""),
+        "tab": tab if tab in TABS else "",
+        "tabs": [name for name, shown in TABS.items() if not {name, *shown.sections}.isdisjoint(present)],
+        "cards": [name for name in TABS[tab].sections if name in present] if tab in TABS else [],
+        "messages": sent_messages(await watched.read_events(seen)),
+        "tasks": plan_tasks(report, await newest_turn(watched, seen, report.queue)),
     }
-
-
-async def read_report(
-    request: web.Request, delivery: Delivery, seen: RunDescription
-) -> tuple[DeliveryReport, list[str]]:
-    """Read all that can be read of the delivery; return (its report, the places of its turns such as `implement:4`).
-
-    Taken from a cache while its history has not grown. The cache keeps the reports of the _REPORTS_MOST deliveries that
-    were looked at last. Raises BadInput when there is no such delivery, and RPCError when the server does not give its
-    history.
-    """
-    cache = request.app[REPORTS]
-    key = (seen.run_id, seen.events, seen.running)
-    cached = cache.pop(delivery.id, None)
-    if cached is None or cached[0] != key:
-        cached = key, await gather_report(delivery, passive=True), [turn.place for turn in await turns(delivery)]
-    cache[delivery.id] = cached
-    while len(cache) > _REPORTS_MOST:
-        del cache[next(iter(cache))]
-    return cached[1:]

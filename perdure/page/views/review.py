@@ -15,7 +15,7 @@ from perdure.models.delivery.decisions import Gate
 from perdure.models.delivery.turn import PAGE_CHARS_MOST
 from perdure.page.highlight import Piece, color_sources
 from perdure.page.render import delivery_of, render
-from perdure.page.views.delivery import read_report
+from perdure.page.views.delivery_cache import watched_delivery
 from perdure.render.change import ChangeByFile, ChangedFile, ChangeLine, review_change
 from perdure.render.decision_lines import decision_subject, earlier_rejection, plan_lines
 from perdure.render.report.facts import DeliveryReport
@@ -24,6 +24,9 @@ from perdure.text import name_hidden_characters
 
 _CHANGES_MOST = 16
 """Changes that are kept with their colours until their delivery goes on: some MB each at most."""
+
+REVIEW_PARTS = frozenset({"plan", "tests", "review", "change"})
+"""The parts of the report that a review reads from the delivery's host: all but the turns."""
 
 _SHOWS_CHANGE = (Gate.PULL_REQUEST, Gate.TESTS, Gate.LANDING)
 
@@ -55,11 +58,12 @@ async def show_review(request: web.Request) -> web.Response:
     """
     delivery = delivery_of(request)
     pending_decision = await delivery.waits_for()
-    seen = await delivery.describe()
-    report, _ = await read_report(request, delivery, seen)
+    watched = watched_delivery(request)
+    seen = await watched.look(fresh=True)
+    report = await watched.read_report(seen, REVIEW_PARTS)
     values: dict[str, Any] = template_values(report, {})
     if pending_decision.gate in _SHOWS_CHANGE and report.diff:
-        values["shown"] = await _shown_change(request, report)
+        values["shown"] = await color_change(request, report)
     elif pending_decision.gate in (Gate.PLAN, Gate.ITEMS) and report.plan is None and report.written_plan:
         values["lines"] = plan_lines(report.written_plan)
     is_editable = "edit_plan" in pending_decision.options and bool(report.written_plan)
@@ -83,7 +87,8 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
     Raises PerdureError when the host does not answer, or nothing is known of one.
     """
     delivery = delivery_of(request)
-    report, _ = await read_report(request, delivery, await delivery.describe())
+    watched = watched_delivery(request)
+    report = await watched.read_report(await watched.look(), REVIEW_PARTS)
     queue = (await delivery.progress()).queue
     page = await delivery.read_page("diff", 0, queue, chars=PAGE_CHARS_MOST)
     answer = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
@@ -98,7 +103,7 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
     return answer
 
 
-async def _shown_change(request: web.Request, report: DeliveryReport) -> ShownChange:
+async def color_change(request: web.Request, report: DeliveryReport) -> ShownChange:
     """Return the change of a report with its colours, made once for each commit and verdict.
 
     The cache keeps those of the _CHANGES_MOST deliveries that were looked at last.

@@ -72,7 +72,8 @@ class DeliveryReport(BaseModel):
     status      as in the result; `running`, `waiting`, or Temporal's own word where the delivery could not say one
     started, ended   of all its runs; taken: when the report was read
     began       when each of `steps` began, more exactly than they say; None where history does not have it
-    diff        against the base, its beginning where it is long
+    diff        against the base, its beginning where it is long; has_change: there is one, read or not
+    queue       the task queue of its host, empty before it has one; neither is in the JSON form
     pictures    PNG by SHA-256; not in the JSON form
     written_plan  the plan or items as they are stored, or somebody's own words; not in the JSON form
     untold      who was not told what it waited for or how it ended, and why
@@ -81,6 +82,7 @@ class DeliveryReport(BaseModel):
 
     delivery_id: str
     run_id: str
+    queue: str = Field(default="", exclude=True)
     status: str
     reason: str = ""
     message: str = ""
@@ -117,6 +119,7 @@ class DeliveryReport(BaseModel):
     pictures: dict[str, bytes] = Field(default={}, exclude=True)
     decisions: tuple[DecisionMade, ...] = ()
     attempts: tuple[AttemptResult, ...] = ()
+    has_change: bool = Field(default=False, exclude=True)
     diff: str = ""
     untold: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ nothing is shown here."""
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -18,12 +18,13 @@ from perdure.client.history.state import progress_from, request_of, state_of, st
 from perdure.client.server.calls import HostRefused, HostSilent
 from perdure.models.base import read_as
 from perdure.models.checks.report import Findings, Review, Screenshots, TestReport
+from perdure.models.delivery.conversation import ConversationTurn
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import DeliveryResult, StepRecord
 from perdure.models.delivery.state import DeliveryState, Progress
 from perdure.models.delivery.steps import AGENTIC, Plan
 from perdure.models.delivery.summary import result_of
-from perdure.models.delivery.turn import TextPage
+from perdure.models.delivery.turn import PAGE_CHARS_MOST, TextPage
 from perdure.models.errors import PerdureError
 from perdure.render.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
 from perdure.text import shorten
@@ -41,6 +42,12 @@ REPORT_PATIENCE = timedelta(seconds=15)
 """Limit for a host to begin with what a report asks of it: a living one does so in milliseconds, unless all its slots
 are full; a person waits for it, and the rest of the report does not need it."""
 
+
+HOST_PARTS = frozenset({"plan", "tests", "review", "change", "turns"})
+"""Parts of a report that come from the delivery's host; `review` with the screenshots."""
+
+CONVERSATION_PATIENCE = timedelta(seconds=5)
+"""Likewise for the turns of a page that is shown live: what is late can be asked for again on the page."""
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -138,6 +145,22 @@ class HostReader:
             transcripts |= {turn["checkpoint"]: turn["said"] for turn in entries}
             offset = page.next
         return [turn.model_copy(update={"transcript": transcripts.get(turn.checkpoint, "")}) for turn in turns]
+
+    async def read_conversation(self, checkpoint: str) -> list[ConversationTurn]:
+        """Read the turn that ended with this checkpoint and those right before it, the newest first, as many as fit one
+        page; none where they cannot be read, which is noted in `unread`."""
+        what = "what was said in the turns"
+        page = await self._ask_host(
+            lambda: self._delivery.read_page(
+                "conversation", 0, self._queue, checkpoint, CONVERSATION_PATIENCE, PAGE_CHARS_MOST
+            ),
+            what,
+        )
+        try:
+            return [ConversationTurn.model_validate_json(line) for line in page.text.splitlines()] if page else []
+        except ValidationError:
+            self._problems.append(f"{what}: written by a release that this one does not know")
+            return []
 
     async def _read_artifact(self, sha256: str, what: str) -> bytes | None:
         """Read an artifact by its SHA-256; None where it cannot be read."""
@@ -257,12 +280,15 @@ def waits_of(past: DeliveryHistory) -> list[ReportWait]:
     return [ReportWait(since=wait.since, until=wait.until, reason=wait.reason) for wait in past.waits]
 
 
-async def gather_report(delivery: Delivery, *, passive: bool = False) -> DeliveryReport:
+async def gather_report(
+    delivery: Delivery, *, passive: bool = False, parts: Collection[str] = HOST_PARTS
+) -> DeliveryReport:
     """Read everything about a delivery that can be known now. What cannot be read is named in the report's `unread`;
     once its host was silent for REPORT_PATIENCE, nothing more is read from there.
 
     passive  for who only looks, again and again: no workflow is asked, which would wake one that waits, and the bytes
     of the screenshots are left out
+    parts    of HOST_PARTS, those that are read from its host; the others stay empty
 
     Raises BadInput when there is no such delivery, and RPCError when the server does not give its history.
     """
@@ -273,15 +299,25 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
     facts = await _read_facts(delivery, described, past, state, unread, ask=not passive)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
-    written_plan = await reader.read_text(state.planning.plan, "the plan")
+
+    def named(part: str, sha256: str | None) -> str:
+        """Return the hash of an artifact where its part is wanted, else none."""
+        return sha256 or "" if part in parts else ""
+
+    written_plan = await reader.read_text(named("plan", state.planning.plan), "the plan")
     plan = read_as(Plan, _parse_json(written_plan))
-    test_report = await reader.read_document(tests.report or "", "the test report", TestReport)
-    reviewed = await reader.read_document(review.report or "", "the review", Review)
-    findings = await reader.read_document(review.findings or "", "the engine's findings", Findings)
-    screenshots = await reader.read_document(state.publishing.screenshots, "the screenshots", Screenshots)
+    test_report = await reader.read_document(named("tests", tests.report), "the test report", TestReport)
+    reviewed = await reader.read_document(named("review", review.report), "the review", Review)
+    findings = await reader.read_document(named("review", review.findings), "the engine's findings", Findings)
+    screenshots = await reader.read_document(
+        named("review", state.publishing.screenshots), "the screenshots", Screenshots
+    )
     pictures = await reader.read_pictures(screenshots) if screenshots and not passive else {}
-    diff = await reader.read_diff() if state.building.head or facts["head_sha"] else ""
-    turns = await reader.add_transcripts(turns_of(past.activities))
+    has_change = bool(state.building.head or facts["head_sha"])
+    diff = await reader.read_diff() if has_change and "change" in parts else ""
+    turns = turns_of(past.activities)
+    if "turns" in parts:
+        turns = await reader.add_transcripts(turns)
     try:
         untold = await delivery.failed_notices()
     except RPCError:
@@ -291,6 +327,8 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
         **facts,
         delivery_id=delivery.id,
         run_id=described.run_id,
+        queue=state.prepared.queue if state.prepared else "",
+        has_change=has_change,
         kind=state.planning.kind,
         title=plan.title if plan else state.planning.title,
         ended=described.closed,

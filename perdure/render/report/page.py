@@ -77,6 +77,14 @@ def receipt_tile(report: DeliveryReport) -> Tile:
     return value, more, ""
 
 
+_TILES = (
+    ("Tests", tests_tile),
+    ("Review", review_tile),
+    ("Cost", cost_tile),
+    ("Time", time_tile),
+    ("Receipt", receipt_tile),
+)
+
 REPORT_TESTS_SHOWN = 1_000
 """Rows of tests that passed, of one command: folded away, and still not the whole of a suite of 50,000."""
 
@@ -95,6 +103,7 @@ def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict
     """Return the values of templates/facts.html.j2 and body.html.j2. `pictures`: the address of each screenshot, by
     SHA-256."""
     timeline = timeline_of(report)
+    sections = _section_links(report, bool(timeline.rows))
     shots = report.screenshots.pictures if report.screenshots else ()
     return {
         "report": report,
@@ -104,7 +113,14 @@ def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict
         "links": {"pull": is_web_address(report.pull_request.url) if report.pull_request else False},
         "points": verdict_text.review_points(report.reviewed, report.findings),
         "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
-        "sections": _section_links(report, bool(timeline.rows)),
+        "sections": sections,
+        "cards": [anchor for anchor, _ in sections],
+        "tab": "",
+        "tiles": [
+            (name, tile(report))
+            for name, tile in _TILES
+            if name not in ("Tests", "Review") or (name.lower(), name) in sections
+        ],
         "turns": [
             (step_name(*step), list(turns)) for step, turns in groupby(report.turns, attrgetter("step", "attempt"))
         ],
@@ -122,8 +138,8 @@ def _section_links(report: DeliveryReport, has_timeline: bool) -> list[tuple[str
         "decisions": bool(report.decisions),
         "attempts": bool(report.attempts),
         "change": bool(report.diff),
-        "tests": True,
-        "review": True,
+        "tests": bool(report.test_report) or report.tests.status is not TestsStatus.SKIPPED or not report.running,
+        "review": view.has_review(report) or not report.running,
         "screenshots": report.screenshots is not None,
         "cost": bool(report.steps),
         "turns": bool(report.turns),
@@ -167,7 +183,6 @@ def report_environment() -> Environment:
         "step_name": step_name,
         "tests_line": tests_line,
         "wording": verdict_text,
-        **{tile.__name__: tile for tile in (tests_tile, review_tile, cost_tile, time_tile, receipt_tile)},
         "count": format_count,
         "rows": REPORT_TESTS_SHOWN,
     }

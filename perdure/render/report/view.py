@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from perdure.models.checks.report import Severity
 from perdure.models.checks.verdict_text import ChangedPromise, changed_promises, experiment_notes, find_faults
-from perdure.models.delivery.result import AttemptResult, StepRecord
+from perdure.models.delivery.result import AttemptResult, ReviewStatus, StepRecord
 from perdure.models.delivery.result_text import receipt_line, review_line
 from perdure.models.patch import label_lines
 from perdure.render.report.facts import DeliveryReport, ReportTurn
@@ -38,9 +38,14 @@ def attempt_cells(attempt: AttemptResult) -> tuple[str, ...]:
     )
 
 
+def has_review(report: DeliveryReport) -> bool:
+    """Return whether somebody, or the engine, has reviewed the change."""
+    return report.review.status is not ReviewStatus.SKIPPED or bool(report.reviewed or report.findings)
+
+
 def report_review_line(report: DeliveryReport) -> str:
     """Return the counts of a report's review."""
-    return review_line(report.review, done=bool(report.reviewed or report.findings))
+    return review_line(report.review, done=has_review(report))
 
 
 def report_receipt_line(report: DeliveryReport) -> str:

@@ -15,6 +15,7 @@ from perdure.adapters.git.messages import read_messages
 from perdure.adapters.git.patch import unified_diff
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
+from perdure.adapters.worker.turn.conversation import conversation_page
 from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
@@ -44,13 +45,16 @@ _last_diff: dict[tuple[str, str, str], str] = {}
 
 def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> TextPage:
     """Return one page of what `work.what` names: for `turns_json` a JSON line a turn, for `artifact64` bytes in base64,
-    both at most 64 KiB; otherwise at most `work.chars` characters of the text of `delivery_text`.
+    both at most 64 KiB; for `conversation` as `conversation_page` says; otherwise at most `work.chars` characters of
+    the text of `delivery_text`.
 
     `work.offset` counts checkpoints, bytes or characters; the page's `next` is the offset of the next one, None after
     the last. Raises BadInput for a kind that cannot be read, WorkspaceLost for an artifact that is not there.
     """
     if work.what == "turns_json":
         return _turns_page(vault, work)
+    if work.what == "conversation":
+        return conversation_page(vault, record.base_sha, work)
     if work.what == "artifact64":
         data = vault.get_artifact(work.delivery, work.checkpoint)
         end = work.offset + ARTIFACT_PAGE_BYTES
@@ -76,7 +80,8 @@ def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
         return "\n".join(_turn_line(*turn_facts) for turn_facts in _turn_checkpoints(vault, work))
     if work.what == "logs":
         return "\n".join(_log_lines(vault, work))
-    raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, turns_json, logs, diff, artifact, artifact64")
+    kinds = "turns, turns_json, conversation, logs, diff, artifact, artifact64"
+    raise BadInput(f"{work.what!r} cannot be read", fix=f"one of {kinds}")
 
 
 def _diff_text(vault: Vault, base: str, head: str) -> str:

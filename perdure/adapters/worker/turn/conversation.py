@@ -1,0 +1,126 @@
+"""Turns of a delivery's conversation, read from its checkpoints for the page: texts, tool calls with their output, and
+the change of each turn; everything is cut here, so that no output of a tool goes through Temporal as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from perdure.adapters.git.checkpoint import read_turn, transcript_blobs, worktree_tree
+from perdure.adapters.git.messages import read_messages
+from perdure.adapters.git.patch import line_counts, unified_diff
+from perdure.adapters.git.vault import Vault
+from perdure.models.delivery.conversation import ConversationBlock, ConversationTurn
+from perdure.models.delivery.turn import TextPage, VaultReadInput
+from perdure.text import cut_middle, shorten
+
+BLOCK_CHARS = 4_000
+"""Most characters of one text, of a call's arguments, of its output, and of a turn's change: two screens. `perdure
+logs` has more of them, and the page's Change all of the change."""
+
+TURN_CHARS = 16_000
+"""Characters of one turn's blocks after which the rest is left out: forty turns of a page are below a megabyte."""
+
+PAGE_TURNS = 40
+"""Most turns of one read: what the page shows at first; each takes some 20 ms of the host."""
+
+FILES_NAMED = 200
+"""Most changed files that one turn names: more than the tasks of a plan have."""
+
+_ARGUMENT_NAMES = ("command", "path", "file_path", "pattern", "query", "url")
+"""Arguments that say by themselves what a call does, the first of them that there is."""
+
+
+def conversation_page(vault: Vault, base: str, work: VaultReadInput) -> TextPage:
+    """Return the turn that ended with the checkpoint `work.checkpoint` and those right before it, the newest first, a
+    JSON line each; as many as fit into `work.chars` characters, but one at least.
+
+    Raises WorkspaceLost when the vault does not have the checkpoint.
+    """
+    lines, size = list[str](), 0
+    count = f"--max-count={PAGE_TURNS + 1}"
+    listed = vault.git.execute("rev-list", "--first-parent", count, "--end-of-options", work.checkpoint, ok=(0, 128))
+    commits = listed.lines if listed.returncode == 0 else [work.checkpoint]  # it is missing, as is said below
+    for commit, parent in pairwise([*commits, ""][: PAGE_TURNS + 1]):
+        if "turn" not in (turn := read_turn(vault, commit)):
+            break
+        line = _conversation_turn(vault, base, parent, commit, turn).model_dump_json()
+        if lines and size + len(line) > work.chars:
+            break
+        lines.append(line)
+        size += len(line) + 1
+    return TextPage(text="\n".join(lines))
+
+
+def _conversation_turn(vault: Vault, base: str, parent: str, commit: str, turn: dict[str, Any]) -> ConversationTurn:
+    """Return one turn; its messages are those that the checkpoint before it does not have."""
+    known = 1 if turn["turn"] == 1 or not parent else len(transcript_blobs(vault, parent))
+    blocks = list(_message_blocks(read_messages(vault, transcript_blobs(vault, commit)[known:])))
+    kept, size = list[ConversationBlock](), 0
+    for block in blocks:
+        size += len(block.text) + len(block.arguments) + len(block.output)
+        if kept and size > TURN_CHARS:
+            break
+        kept.append(block)
+    before, after = (worktree_tree(vault, one) if one else "" for one in (parent, commit))
+    diff = unified_diff(vault, before, after) if before and before != after else ""
+    return ConversationTurn(
+        checkpoint=commit,
+        blocks=tuple(kept),
+        omitted=len(blocks) - len(kept),
+        diff=diff if len(diff) <= BLOCK_CHARS else diff[:BLOCK_CHARS].rpartition("\n")[0] + "\n…",
+        changed=_changed_files(vault, before, after) if diff else (),
+        all_changed=_changed_files(vault, base, after),
+    )
+
+
+def _changed_files(vault: Vault, before: str, after: str) -> tuple[str, ...]:
+    """Return the names of the first FILES_NAMED files that differ."""
+    return tuple(path.encode(errors="replace").decode() for path, _, _ in line_counts(vault, before, after))[
+        :FILES_NAMED
+    ]
+
+
+def _message_blocks(messages: Sequence[dict[str, Any]]) -> Iterator[ConversationBlock]:
+    """Yield texts and calls in their order, each call with the output that a later message has for it; thinking is left
+    out."""
+    contents = [
+        [{"type": "text", "text": content}] if isinstance(content := message["content"], str) else content
+        for message in messages
+    ]
+    results = {
+        block.get("tool_use_id"): block
+        for content in contents
+        for block in content
+        if block.get("type") == "tool_result"
+    }
+    for message, content in zip(messages, contents, strict=True):
+        for block in content:
+            if block.get("type") == "text" and block["text"].strip():
+                text = cut_middle(block["text"].strip(), BLOCK_CHARS)
+                yield ConversationBlock(text=text, engine=message.get("role") == "user")
+            elif block.get("type") == "tool_use":
+                result = results.get(block.get("id"), {})
+                yield ConversationBlock(
+                    tool=shorten(str(block["name"]), 100),
+                    arguments=_arguments_text(block["input"]),
+                    output=cut_middle(_result_text(result).strip("\n"), BLOCK_CHARS),
+                    failed=bool(result.get("is_error")),
+                )
+
+
+def _arguments_text(arguments: object) -> str:
+    """Return the argument that says what a call does, alone where it is the only one, else before all as JSON."""
+    named = arguments if isinstance(arguments, dict) else {}
+    subject = next((str(named[name]) for name in _ARGUMENT_NAMES if isinstance(named.get(name), str)), "")
+    whole = "" if subject and len(named) == 1 else json.dumps(arguments, ensure_ascii=False, indent=1)
+    return cut_middle("\n".join(filter(None, (subject, whole))), BLOCK_CHARS)
+
+
+def _result_text(result: dict[str, Any]) -> str:
+    """Return the texts of a tool's result; pictures and the like are left out."""
+    content = result.get("content", "")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
