@@ -117,7 +117,9 @@ async def test_many_who_look_cost_what_one_does_and_one_that_vanishes_is_said_to
         )
         ada = await stack.enter_async_context(visiting(page))
         status, text = await ada.get("/deliveries/shown")
-        assert (status, "Nothing has happened yet" in text, "It is not there" in text) == (200, False, False)
+        assert (status, "started: Add sub" in text, "It is not there" in text) == (200, True, False)
+        assert ("rows=no" in text, "rows=no" in (await ada.get("/deliveries/shown?before=1"))[1]) == (False, False)
+        assert "rows=no" in (await ada.get("/deliveries/shown?before=0"))[1], "new rows do not follow older ones"
         for wrong in ("?before=x", "/conversation?before=-1", "/conversation?of=¹"):
             assert (await ada.get(f"/deliveries/shown{wrong}"))[0] == 400, wrong
         streams = [

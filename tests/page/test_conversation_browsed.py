@@ -13,7 +13,7 @@ from perdure.page.server import serve_page
 from tests.engine import HAPPY, Engine, finished, make_target
 
 HOSTILE = r"""printf '<script>alert(1)</script><img src=x onerror=alert(2)> \\u202edesrever \\033[31mred\\033[0m\\n'"""
-STORY = HAPPY.replace("sleep 0.5", f"{HOSTILE} && sleep 8").replace('say = "Add sub', 'say = "Add <b>sub</b>')
+STORY = HAPPY.replace("sleep 0.5", HOSTILE).replace('say = "Add sub', 'say = "Add <b>sub</b>')
 
 
 @pytest.mark.timeout(240)
@@ -26,23 +26,25 @@ async def test_a_delivery_is_followed_told_something_and_read_again_afterwards(
         serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19600)) as served,
         chromium() as browser,
     ):
-        submitted = await engine.submit(origin, request="Add sub")
+        submitted = await engine.submit(origin, request="Add sub", gates=["plan"])
         address = f"{served.url}/deliveries/calc-sub"
         async with looking(browser, served, viewport=TELEPHONE, color_scheme="light", bypass_csp=True) as page:
             await page.goto(address)
             box = page.get_by_label("Words for its next turn")
             await box.fill("mind the")
             engine.worker()
-            reading = page.locator("details.call").filter(has_text="tests/test_calc.py")
+            reading = page.locator("details.call").filter(has_text="calc.py")
             await reading.locator("summary").click()
-            await expect(reading.get_by_text("class AddTest")).to_be_visible()
-            await expect(page.locator("#now").get_by_text("implement, turn 2")).to_be_visible()
-            await expect(page.locator("#heard")).to_contain_text("implement: turn 1")
+            await expect(reading.get_by_text("def add")).to_be_visible()
+            await expect(page.get_by_role("link", name="Review and decide")).to_be_visible()
+            await expect(page.locator("#heard")).to_contain_text("waits for a decision")
+            await expect(reading.get_by_text("def add")).to_be_visible()
             await check_accessible(page, script)
             await expect(box).to_have_value("mind the")
             await box.press_sequentially(" sign")
             await page.get_by_role("button", name="Say").click()
-            await expect(page.get_by_label("What it was told").get_by_text("mind the sign")).to_be_visible()
+            await expect(page.get_by_label("What it was told")).to_contain_text("mind the sign not read yet")
+            await submitted.delivery.approve()
             await expect(page.get_by_text("read what it was told")).to_be_visible()
             await expect(page.get_by_text("✓ files changed")).to_be_visible()
             await expect(page.locator(".pill").get_by_text("delivered")).to_be_visible()

@@ -93,7 +93,10 @@ async def show_delivery(request: web.Request) -> web.StreamResponse:
 
 
 async def stream_delivery(request: web.Request) -> web.StreamResponse:
-    """Stream what is new on the page: rows of the conversation once each, and all else whenever it is different."""
+    """Stream what is new on the page: rows of the conversation once each, and all else whenever it is different.
+
+    With `rows` in the query there are none: the page shows older ones, which new ones do not follow.
+    """
     watched, once = watched_delivery(request), secrets.token_hex(16)
     reached = parse_offset(request.headers.get("Last-Event-ID") or request.query.get("from", ""), _NO_END)
 
@@ -105,7 +108,7 @@ async def stream_delivery(request: web.Request) -> web.StreamResponse:
         nonlocal reached
         values, events = await _template_values(request, watched, seen, once), await watched.read_events(seen)
         rows = [event for event in events[reached:] if has_row(event)]
-        shown = rows[-ROWS_SHOWN:] if not values["tab"] else []
+        shown = rows[-ROWS_SHOWN:] if not values["tab"] and "rows" not in request.query else []
         added = ""
         if rows:
             values |= await row_values(watched, values["report"], shown)
