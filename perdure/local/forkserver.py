@@ -1,6 +1,6 @@
 """A process that has loaded what workers load, and forks one whenever its supervisor asks (Linux).
 
-Loading takes seconds of a processor, which every death of a worker would cost its deliveries again. A forked worker
+Loading, the model's library too, takes seconds of a processor: once a start, not again in each worker. A forked worker
 goes on in worker.py as if it had been started anew: its loop, threads and connections are its own, none of them exist
 before the fork. It gets SIGTERM when the fork server ends, and the fork server when its supervisor does. worker.py
 calls `fork_workers`; the supervisor talks to that process through `ForkServer`.
@@ -24,10 +24,6 @@ from typing import Any, NoReturn
 from perdure import startup
 from perdure.models.base import build_models
 from perdure.models.errors import PerdureError
-
-FORKS_LOAD_MORE_S = 5.0
-"""Pause between the fork of a worker and the fork server's loading of the model library, which takes a processor for
-one to three seconds that the first worker needs itself until then."""
 
 FORKS_ANSWER_S = 60.0
 """Limit for a fork server to report how a worker ended: it takes a millisecond, or as long as what it is just loading,
@@ -73,24 +69,19 @@ class _WorkerForker:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._loaded_sources = _source_times()
+        self._loaded_sources = _load_model_library()
         self._worker_pid = 0
         self._worker_pidfd: int | None = None
-        self._library_pending = True
 
     def serve_requests(self) -> None:
         """Fork a worker at each request on the socket, and report how each one ended; return in a forked worker.
 
-        Once a worker has run for FORKS_LOAD_MORE_S, load the model library too. Ends this process when the supervisor
-        is gone, or a loaded source file has changed, as another release does: the supervisor then starts another fork
-        server.
+        Ends this process when the supervisor is gone, or a loaded source file has changed, as another release does: the
+        supervisor then starts another fork server.
         """
         while True:
             watched: list[Any] = [self._control, *([] if self._worker_pidfd is None else [self._worker_pidfd])]
-            timeout = FORKS_LOAD_MORE_S if self._library_pending and self._worker_pid else None
-            ready = select.select(watched, [], [], timeout)[0]
-            if not ready:
-                self._load_model_library()
+            ready = select.select(watched, [], [])[0]
             if self._worker_pidfd in ready:
                 self._report_exit_code()
             if self._control in ready:
@@ -126,19 +117,21 @@ class _WorkerForker:
         self._worker_pidfd = None
         self._control.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _load_model_library(self) -> None:
-        """Load the model library, so that the next workers have it from the start; the first one cannot wait for it.
 
-        Errors are ignored: a worker reports itself what is wrong with the library. Afterwards the garbage collector
-        leaves alone what is loaded, so that children copy less memory.
-        """
-        self._library_pending = False
-        with contextlib.suppress(Exception):  # a worker says what is wrong with it
-            from perdure.adapters.agents.builtin.model import load_api_library
+def _load_model_library() -> dict[str, int]:
+    """Load the model library, and return the source files of all that is loaded, as _source_times has them. A file that
+    has changed meanwhile has the time it had before.
 
-            load_api_library()
-        self._loaded_sources = _source_times() | self._loaded_sources  # changed files keep their first time
-        gc.freeze()  # children copy less
+    Errors are ignored: a worker reports itself what is wrong with the library. Afterwards the garbage collector leaves
+    alone what is loaded, so that children copy less memory.
+    """
+    sources = _source_times()
+    with contextlib.suppress(Exception):  # a worker says what is wrong with it
+        from perdure.adapters.agents.builtin.model import load_api_library
+
+        load_api_library()
+    gc.freeze()  # children copy less
+    return _source_times() | sources
 
 
 def _source_times() -> dict[str, int]:

@@ -25,13 +25,19 @@ WORKER = """
 import os, pathlib, signal, sys, time
 import release
 from perdure.local import forkserver
-home, forkserver.FORKS_LOAD_MORE_S = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+home = pathlib.Path(sys.argv[1])
+def replace_release(event, arguments):
+    if event == "import" and arguments[0] == sys.argv[2]:
+        os.utime(home / "release.py", (1, 1))
+sys.addaudithook(replace_release)
 forkserver.fork_workers()
 def drain(number, frame):
     (home / f"drained-{os.getpid()}").touch()
     os._exit(0)
 signal.signal(signal.SIGTERM, drain)
-(home / f"ready-{os.getpid()}").touch()
+ready = home / f"ready-{os.getpid()}"
+ready.with_suffix(".new").write_text(str("anthropic" in sys.modules))
+ready.with_suffix(".new").rename(ready)
 time.sleep(60)
 """
 
@@ -42,14 +48,14 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def serving(home: Path, load_more: float = 30.0) -> AsyncIterator[tuple[ForkServer, int]]:
+async def serving(home: Path, replaced_at_import_of: str = "") -> AsyncIterator[tuple[ForkServer, int]]:
     """A fork server of the script above, and its process id."""
     (home / "worker.py").write_text(WORKER)
     (home / "release.py").touch()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = await asyncio.create_subprocess_exec(
-            *command_tied_to_us([sys.executable, str(home / "worker.py"), str(home), str(load_more)]),
+            *command_tied_to_us([sys.executable, str(home / "worker.py"), str(home), replaced_at_import_of]),
             env={**os.environ, "PYTHONPATH": os.getcwd(), forkserver.SOCKET_VARIABLE: str(theirs.fileno())},
             pass_fds=[theirs.fileno()],
             start_new_session=True,
@@ -65,6 +71,7 @@ async def test_each_worker_is_forked_from_what_is_loaded_and_its_end_is_told(tmp
     async with serving(tmp_path) as (server, pid):
         first = await server.fork_worker()
         await until((tmp_path / f"ready-{first.pid}").exists)
+        assert (tmp_path / f"ready-{first.pid}").read_text() == "True", "the model's library is loaded once a start"
         first.kill()
         assert await first.wait() == -signal.SIGKILL
         second = await server.fork_worker()
@@ -127,11 +134,7 @@ def test_what_a_fork_server_loads_starts_no_thread_and_leaves_out_what_not_every
 
 async def test_another_release_that_came_while_it_loaded_is_seen(tmp_path: Path) -> None:
     """The model's library is loaded later than the rest: what lies there by then may be another release."""
-    async with serving(tmp_path, load_more=0.0) as (server, _):
-        worker = await server.fork_worker()
-        os.utime(tmp_path / "release.py", (1, 1))
-        worker.kill()
-        assert await worker.wait() == -signal.SIGKILL
+    async with serving(tmp_path, "anthropic") as (server, _):
         with pytest.raises(ForkServerEnded):
             await server.fork_worker()
 
