@@ -28,7 +28,6 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host, run_in_background
 from perdure.client.budgets import keep_treasury_running, put_rules
-from perdure.client.server.capabilities import log_missing_capabilities
 from perdure.local import connect, forkserver, page
 from perdure.local.server_guard import ServerGuard
 from perdure.models.limits import DRAIN, TASK_QUEUE
@@ -44,7 +43,6 @@ async def main() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect.connect_to_temporal(home, start=False, say=logging.info, for_worker=True)
     await asyncio.gather(host.load_search_attributes(client), put_rules(client, host.config.treasury))
-    await log_missing_capabilities(client)
     guard, treasury = ServerGuard(home, client), keep_treasury_running(client, host.config.treasury)
     tasks = (host.inflight.report_dead_workers(client), treasury, guard.watch_server())
     async with run_in_background(*tasks), AsyncExitStack() as working:

@@ -19,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
+from perdure.client.server.capabilities import log_missing_capabilities
 from perdure.converter import perdure_data_converter
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE, identity_namespace, quiet_runtime, read_server_record, worker_runtime
@@ -48,14 +49,19 @@ async def connect_to_temporal(home: Home, *, start: bool, say: Say, for_worker: 
 
     start       whether to start the embedded server if it does not run
     say         gets a line where the server is started
-    for_worker  whether the client is a worker's, which reports its state more often and inherits Perdure's plugin
+    for_worker  whether the client is a worker's, which reports its state more often and inherits Perdure's plugin; what
+                an external server lacks is logged then
     Raises TemporalUnreachable when the server does not run or does not answer within SERVER_ANSWER_S seconds, BadInput
     when the configuration cannot be read or the embedded server cannot be used here, and PerdureError when one that is
     started here ends.
     """
     external = external_server_config()
     if external is not None:
-        return await _open_client(external, for_worker, fix="check TEMPORAL_ADDRESS; unset it for the embedded server")
+        fix = "check TEMPORAL_ADDRESS; unset it for the embedded server"
+        client = await _open_client(external, for_worker, fix=fix)
+        if for_worker:
+            await log_missing_capabilities(client)
+        return client
     server = await ensure_server(home, say=say) if start else await find_server(home)
     if server is None:
         raise TemporalUnreachable(

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
+from temporalio.api.namespace.v1 import NamespaceInfo
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
 from temporalio.client import Client
@@ -63,23 +64,28 @@ async def read_capabilities(client: Client) -> ServerCapabilities:
     service, namespace = client.workflow_service, client.namespace
     system = await service.get_system_info(GetSystemInfoRequest())
     described = await service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))
-    has = described.namespace_info.capabilities
-    missing = [] if has.standalone_activities else [NO_STANDALONE_ACTIVITIES]
-    missing += [] if has.sync_update else [_NO_UPDATES]
-    missing += await _missing_attributes(client)
+    missing = [*_missing_parts(described.namespace_info), *await _missing_attributes(client)]
     retention = described.config.workflow_execution_retention_ttl.ToTimedelta()
     return ServerCapabilities(system.server_version, retention, tuple(missing))
 
 
 async def log_missing_capabilities(client: Client) -> None:
-    """Log a warning for each capability that is missing, with the fix; nothing where the server does not say."""
+    """Log a warning for each capability that is missing, with the fix; one line where the server does not say. Search
+    attributes are left to the worker, which registers them."""
+    request = DescribeNamespaceRequest(namespace=client.namespace)
     try:
-        missing = (await read_capabilities(client)).missing
+        described = await client.workflow_service.describe_namespace(request)
     except RPCError as error:
         log.warning("the server does not tell what it can do: %s", error.message)
         return
-    for part in missing:
+    for part in _missing_parts(described.namespace_info):
         log.warning("this Temporal server has no %s: %s; fix: %s", part.name, part.consequence, part.fix)
+
+
+def _missing_parts(namespace: NamespaceInfo) -> list[MissingCapability]:
+    """Return what a namespace lacks by its own account."""
+    missing = [] if namespace.capabilities.standalone_activities else [NO_STANDALONE_ACTIVITIES]
+    return missing if namespace.capabilities.sync_update else [*missing, _NO_UPDATES]
 
 
 async def _missing_attributes(client: Client) -> list[MissingCapability]:
