@@ -66,7 +66,7 @@ async def start_workflow(
     """
     items = {} if state is None else {"items": [{"id": item} for item in state.items]}
     args = [raw] if state is None else [raw, state.dump_for_next_run()]
-    options = _start_options(id, raw, reuse_policy, workflow, raw | items)
+    options = _start_options(client, id, raw, reuse_policy, workflow, raw | items)
     try:
         await client.start_workflow(workflow, args=args, **options)
     except RPCError as error:
@@ -81,7 +81,12 @@ def _lists_no_titles(error: RPCError) -> bool:
 
 
 def _start_options(
-    id: str, raw: dict[str, Any], reuse_policy: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
+    client: Client,
+    id: str,
+    raw: dict[str, Any],
+    reuse_policy: WorkflowIDReusePolicy,
+    workflow: str,
+    shown: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the keyword arguments that start a workflow: id, queue, policies, fairness key, title, texts for the Web
     UI.
@@ -98,7 +103,8 @@ def _start_options(
         "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
         "static_summary": caption,
         "static_details": details,
-        "search_attributes": TypedSearchAttributes([title]),
+        # What a codec encrypts is not put beside it in clear.
+        "search_attributes": TypedSearchAttributes([title]) if client.data_converter.payload_codec is None else None,
         "priority": Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
     }
 
@@ -120,7 +126,7 @@ async def start_and_confirm(
     when a workflow of that id runs or has run, and InvalidRequest when the worker refuses what we took for valid.
     """
     reuse_policy = WorkflowIDReusePolicy.REJECT_DUPLICATE
-    options = _start_options(id, raw, reuse_policy, workflow, raw)
+    options = _start_options(client, id, raw, reuse_policy, workflow, raw)
     options |= {} if lists_titles else {"search_attributes": None}
     start_operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(workflow, raw, **options)
     try:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
+from temporalio.converter import PayloadCodec
 
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
 from perdure.client import ListEntry, Perdure
 from perdure.client.submit import start_workflow
+from perdure.models.config.host import HostConfig
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.ids import MORE_ATTRIBUTES
+from perdure.models.ids import MORE_ATTRIBUTES, TITLE
 from perdure.models.limits import KEYWORD_BYTES
 from perdure.models.phases import Phase
 from perdure.models.webui.captions import fit_title
@@ -67,3 +75,30 @@ async def test_a_namespace_without_titles_takes_deliveries_all_the_same(client: 
         assert (await submitted.delivery.result()).status == "completed"
     await start_workflow(bare, f"{fresh}-2", PLANNED, WorkflowIDReusePolicy.REJECT_DUPLICATE)
     assert (await Perdure(bare).delivery(f"{fresh}-2").describe()).title == "Add sub"  # of its summary
+
+
+class Reversing(PayloadCodec):
+    """Stands for encryption: whoever reads the server's database sees none of the words."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload(data=payload.SerializeToString()[::-1]) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload.FromString(payload.data[::-1]) for payload in payloads]
+
+
+async def test_where_a_codec_encrypts_requests_no_title_stands_beside_them_in_clear(
+    client: Client, tmp_path: Path, fresh: str
+) -> None:
+    converter = dataclasses.replace(client.data_converter, payload_codec=Reversing())
+    encrypting = Client(**{**client.config(), "data_converter": converter})
+    host = Host(Home(tmp_path / "home"), HostConfig(), None)
+    await host.load_search_attributes(client)
+    assert TITLE in host.extra_search_attributes
+    await host.load_search_attributes(encrypting)
+    assert TITLE not in host.extra_search_attributes
+    await host.close()
+    await start_workflow(encrypting, fresh, REQUEST, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+    execution = await client.get_workflow_handle(fresh).describe()
+    assert "tract" not in str(execution.raw_description)
+    assert (await Perdure(encrypting).delivery(fresh).describe()).title == "Make it subtract As in the book.", "decoded"

@@ -57,7 +57,7 @@ from perdure.models.delivery.request import keyed_hash
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs, SetupFailed, WorkspaceLost
-from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES, TITLE
 from perdure.models.limits import TASK_QUEUE
 
 
@@ -399,8 +399,9 @@ class Host:
 
     async def load_search_attributes(self, client: Client) -> None:
         """Ask the server which of our search attributes it knows, register the missing ones where allowed, and remember
-        the names."""
-        self.search_attributes = await register_search_attributes(client)
+        the names; not that of titles where a codec encrypts requests, which a title repeats."""
+        names = await register_search_attributes(client)
+        self.search_attributes = names if client.data_converter.payload_codec is None else names - {TITLE}
 
 
 def _read_publisher(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
