@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night
 from temporalio import activity, workflow
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    Interceptor,
+    ListWorkflowsInput,
+    OutboundInterceptor,
+    WorkflowExecutionAsyncIterator,
+    WorkflowExecutionStatus,
+)
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
@@ -186,6 +193,40 @@ async def test_the_newest_is_the_one_that_was_started_last_whatever_runs_or_ende
                 await asyncio.sleep(0.1)
     for name in (names[0], names[3]):
         await client.get_workflow_handle(name).terminate()
+
+
+class CountedLists(Interceptor):
+    """Counts the lists that its client asks the server for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        counted = self
+
+        class Counting(OutboundInterceptor):
+            def list_workflows(self, input: ListWorkflowsInput) -> WorkflowExecutionAsyncIterator:
+                counted.count += 1
+                return super().list_workflows(input)
+
+        return Counting(next)
+
+
+async def test_a_list_is_one_call_while_fewer_run_than_it_shows(client: Client, perdure: Perdure, fresh: str) -> None:
+    lists = CountedLists()
+    counting = Perdure(Client(**{**client.config(), "interceptors": [lists]}))
+    names = [f"{fresh}-{n}" for n in range(4)]
+    for name in names:
+        await start(client, name)
+        await client.get_workflow_handle(name).terminate()
+    await start(client, fresh)
+    await seen(perdure, fresh, lambda found: [entry.delivery_id for entry in found] == [fresh, names[3]])
+    await seen(perdure, fresh, lambda found: bool(found[-1].closed))
+    for limit in (2, 1):
+        lists.count = 0
+        listed = await counting.list(limit=limit, query=f"WorkflowId STARTS_WITH '{fresh}'")
+        assert ([entry.delivery_id for entry in listed], lists.count) == ([fresh, names[3]][:limit], 1)
+    await client.get_workflow_handle(fresh).terminate()
 
 
 REQUEST_OF_STUCK = {"repository": "/r", "request": "Add sub"}

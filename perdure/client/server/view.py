@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -356,8 +357,8 @@ def ended_with_worker(failure: Failure) -> bool:
     return failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info")
 
 
-_PAGE = 1000
-"""The most entries that a server gives in one answer."""
+_LEAST_PAGE, _PAGE = 100, 1000
+"""Entries that are asked for in one answer, at least and at most, which is the most that a server gives."""
 
 
 async def list_newest(
@@ -365,18 +366,27 @@ async def list_newest(
 ) -> list[ListEntry]:
     """List the newest deliveries, or workflows of another type, by their start, each once; `query` is added with AND.
 
-    `query` is a list filter. A server lists running workflows first, then ended ones by their end, and cannot always
-    list by start. So the first `limit` running and the first `limit` ended ones are read; when more may have ended,
-    everything that began since the oldest of the newest `limit` of these is read as well. Returns at most `limit`.
+    `query` is a list filter. A server lists running workflows first, the newest by start before others, then ended ones
+    by their end, and cannot always list by start. So it is read until no other can be among the newest `limit`: none
+    began after it ended. One call where fewer than `limit` run, else two, but for pages.
     """
     clause = f"WorkflowType = '{workflow}'" + (f" AND ({query})" if query else "")
-    running = await _list_first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
-    ended = await _list_first(client, f"{clause} AND ExecutionStatus != 'Running'", limit)
-    entries = _newest_first(ended | running)
-    if len(ended) == limit:  # there may be more of them, older by their end and newer by their start
-        since = entries[limit - 1].started.isoformat()
-        entries = _newest_first(await _list_first(client, f"{clause} AND StartTime >= '{since}'", None))
-    return entries[:limit]
+    page_size = min(max(2 * limit, _LEAST_PAGE), _PAGE)
+    entries, starts = dict[str, ListEntry](), list[datetime]()
+    for listed in (clause, f"{clause} AND ExecutionStatus != 'Running'"):
+        closed = None
+        async for execution in client.list_workflows(listed, page_size=page_size):
+            closed = execution.close_time
+            if len(entries) >= limit and (closed is None or len(starts) - bisect_left(starts, closed) >= limit):
+                break
+            if execution.id not in entries:  # of the runs of one id, the newest is listed first
+                entries[execution.id] = list_entry_of(execution, await pending_decision_of(execution))
+                insort(starts, execution.start_time)
+        else:
+            break  # all was read
+        if closed is not None:
+            break
+    return sorted(entries.values(), key=lambda entry: entry.started, reverse=True)[:limit]
 
 
 async def list_waiting(client: Client, limit: int = 1000) -> list[ListEntry]:
@@ -389,24 +399,6 @@ async def list_waiting(client: Client, limit: int = 1000) -> list[ListEntry]:
         (entry for entry in running if entry.waiting),
         key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
     )
-
-
-async def _list_first(client: Client, clause: str, limit: int | None) -> dict[str, ListEntry]:
-    """Read the first `limit` entries of a list, or all of it, by id; of several runs of one id the newest."""
-    entries: dict[str, ListEntry] = {}
-    async for execution in client.list_workflows(clause, page_size=min(2 * limit, _PAGE) if limit else _PAGE):
-        if execution.id not in entries or entries[execution.id].started < execution.start_time:
-            entries[execution.id] = list_entry_of(
-                execution, await pending_decision_of(execution)
-            )  # a retried one has several runs
-        if len(entries) == limit:
-            break
-    return entries
-
-
-def _newest_first(entries: dict[str, ListEntry]) -> list[ListEntry]:
-    """Return the entries by their start, the newest first."""
-    return sorted(entries.values(), key=lambda entry: entry.started, reverse=True)
 
 
 def escape_filter_value(text: str) -> str:
