@@ -16,8 +16,7 @@ class EventType(StrEnum):
     continued    by: `retry`, `rewind` or `length` (history goes on in another run)
     phase        phase
     step_started correction: true for a step that mends what tests or review found
-    activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s, tries (how
-                 often it was started), read (ids of the messages it has read)
+    activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s; tries, read (messages)
     step_ended   ending, summary
     step_failed  why
     commit       commit, files, added, deleted, summary

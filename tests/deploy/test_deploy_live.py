@@ -58,7 +58,7 @@ def test_the_namespace_job_makes_the_search_attributes_and_can_run_again(address
         assert done.returncode == 0, done.stderr
     listed = temporal(address, "operator", "search-attribute", "list", "--namespace", "deliveries")
     ours = {name: kind for name, kind in listed["customAttributes"].items() if name.startswith("Perdure")}
-    keywords = ("Branch", "Change", "Phase", "PullRequest", "Repository", "Status", "Waiting")
+    keywords = ("Branch", "Change", "Phase", "PullRequest", "Repository", "Status", "Title", "Waiting")
     assert ours == {f"Perdure{name}": "INDEXED_VALUE_TYPE_KEYWORD" for name in keywords} | {
         "PerdureCostUsd": "INDEXED_VALUE_TYPE_DOUBLE",
         "PerdureLabels": "INDEXED_VALUE_TYPE_KEYWORD_LIST",

@@ -18,12 +18,15 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.empty_pb2 import Empty
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
 from perdure.client import Perdure
 from perdure.local.places import temporal_binary
+from perdure.models.ids import TITLE
 from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
@@ -183,6 +186,10 @@ async def test_a_plan_is_approved_after_thirty_days_on_the_test_server_by_anothe
 ) -> None:
     machine.forgetful_server()
     client = await Client.connect(machine.address, plugins=[perdure_plugin()])
+    # A start that it refuses for an attribute it does not know takes the id all the same, unlike a server's.
+    kinds = {TITLE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
+    titles = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
+    await client.operator_service.add_search_attributes(titles)
     worker = machine.worker(ROOT, "0")
     await Perdure(client).submit(PLAN_AND_BUILD, id=fresh)
     handle = client.get_workflow_handle(fresh)
