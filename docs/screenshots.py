@@ -24,6 +24,7 @@ from perdure.client.server.overview import Overview
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.local.server import find_server
 from perdure.page.server import serve_page
+from perdure.page.views.delivery import TABS
 from tests import needs
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.engine import HAPPY, Engine, finished, make_target, until
@@ -89,6 +90,7 @@ async def take_delivery_pages(browser: Browser, folder: Path) -> None:
                 (f"{deliveries}/power/decide", "page-question"),
                 (f"{deliveries}/square-root", "page-delivery-at-work"),
                 (f"{deliveries}/calc-sub", "page-delivery"),
+                *((f"{deliveries}/calc-sub/{tab}", f"page-delivery-{tab}") for tab in TABS),
                 (f"{page.url}/compare?one=calc-sub&other=report-sub", "page-compare"),
                 *((f"{page.url}/{name}", f"page-{name}") for name in ("start", "activity", "history", "hosts")),
                 (f"{page.url}/no-such-page", "page-error"),
