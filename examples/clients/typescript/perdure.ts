@@ -605,7 +605,7 @@ export interface Event {
  * continued    by: `retry`, `rewind` or `length` (history goes on in another run)
  * phase        phase
  * step_started correction: true for a step that mends what tests or review found
- * activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s; tries, read (messages)
+ * activity     a turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s, tries, read
  * step_ended   ending, summary
  * step_failed  why
  * commit       commit, files, added, deleted, summary
