@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
@@ -29,6 +29,8 @@ SESSION = web.RequestKey("session", str)
 
 _COOKIE_S = 30 * 24 * 3600
 """A month: after that, the address with the token has to be opened again."""
+
+_FORM_TYPE = "application/x-www-form-urlencoded"
 
 _WRITTEN_FIELDS = ("text", "note", "answer", "plan", "request")
 """The fields of our forms in which a person writes more than a word."""
@@ -97,7 +99,7 @@ class Guard:
             if request.headers.get("Sec-Fetch-Site") == "cross-site" and request.method == "GET":
                 return _same_path_refresh(request)
             reason = "open the page by the address that perdure page prints: it has the token in it"
-            return await _refuse_with_words(request, 401, reason)
+            return await self._refuse_with_words(request, 401, reason)
         valid_session = session or self._new_session()
         request[PERSON], request[SESSION] = person, valid_session
         if request.method not in ("GET", "HEAD"):
@@ -105,7 +107,7 @@ class Guard:
                 return text_answer(405, "the page is read, and its forms are sent")
             if not self._is_from_our_page(request) or not session or not await self._has_csrf_field(request, session):
                 reason = "this was not sent by this page; open it again (perdure page) and decide there"
-                return await _refuse_with_words(request, 403, reason)
+                return await self._refuse_with_words(request, 403, reason)
             if request.path == LEAVE:
                 answer = text_answer(200, "you have left; perdure page prints the address that leads back")
                 answer.del_cookie(self.cookie, path="/")
@@ -139,9 +141,17 @@ class Guard:
 
     async def _has_csrf_field(self, request: web.Request, session: str) -> bool:
         """Return True where the form carries the field that belongs to this session."""
-        form = await request.post()
-        value = form.get(CSRF)
+        value = (await _read_form(request)).get(CSRF)
         return isinstance(value, str) and hmac.compare_digest(value.encode(), self.csrf_value(session).encode())
+
+    async def _refuse_with_words(self, request: web.Request, status: int, reason: str) -> web.Response:
+        """Refuse a request; below the reason stands what a person had written into a form of our page, which is lost
+        otherwise: the session may have ended meanwhile. What comes from elsewhere is not read."""
+        is_ours = request.method == "POST" and self._is_from_our_page(request)
+        form = await _read_form(request) if is_ours and request.content_type == _FORM_TYPE else {}
+        written = [str(form[name]).strip() for name in _WRITTEN_FIELDS if isinstance(form.get(name), str)]
+        typed = "\n\n".join(filter(None, written))
+        return text_answer(status, f"{reason}\n\nYour words, which were not sent:\n\n{typed}" if typed else reason)
 
     def _log_in_by_token(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with the token in its address: set the session cookie and lead to the address without it.
@@ -176,13 +186,13 @@ class Guard:
         return hmac.new(self.token.encode(), f"{purpose}:{text}".encode(), sha256).hexdigest()
 
 
-async def _refuse_with_words(request: web.Request, status: int, reason: str) -> web.Response:
-    """Refuse a request; below the reason stands what a person had written into its form, which is lost otherwise: a
-    session may have ended meanwhile."""
-    form = await request.post() if request.method == "POST" else {}
-    written = [str(form[name]).strip() for name in _WRITTEN_FIELDS if isinstance(form.get(name), str)]
-    typed = "\n\n".join(filter(None, written))
-    return text_answer(status, f"{reason}\n\nYour words, which were not sent:\n\n{typed}" if typed else reason)
+async def _read_form(request: web.Request) -> Mapping[str, object]:
+    """Return the fields of a form; none where its bytes are no form, or its encoding is unknown. Raises HTTPException
+    where it is too large."""
+    try:
+        return await request.post()
+    except (ValueError, LookupError):
+        return {}
 
 
 def text_answer(status: int, text: str) -> web.Response:

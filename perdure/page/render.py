@@ -226,9 +226,11 @@ ALIVE_S = 15.0
 
 @dataclass(frozen=True)
 class StreamedParts:
-    """The HTML that a stream sends: `state` whenever it is another than was sent before, `added` always.
+    """One message of an event stream, as HTML.
 
-    id  where the stream has got to with this; a browser that lost it says the last one it was sent
+    state  sent whenever it differs from the state that was sent before
+    added  sent once
+    id     place in the stream after this message, which a browser that reconnects sends back
     """
 
     state: str
@@ -244,18 +246,18 @@ async def stream_part(
 ) -> web.StreamResponse:
     """Answer with an event stream of `template` with `values(seen)`, as `stream_parts` sends it."""
 
-    async def compose(seen: T) -> StreamedParts:
+    async def compose_parts(seen: T) -> StreamedParts:
         return StreamedParts(render_text(request, template, **await values(seen)))
 
-    return await stream_parts(request, look, compose)
+    return await stream_parts(request, look, compose_parts)
 
 
 async def stream_parts(
     request: web.Request,
     look: Callable[[], Awaitable[tuple[object, T]]],
-    compose: Callable[[T], Awaitable[StreamedParts]],
+    compose_parts: Callable[[T], Awaitable[StreamedParts]],
 ) -> web.StreamResponse:
-    """Answer with an event stream of `compose(seen)`, at first and whenever it is different.
+    """Answer with an event stream of `compose_parts(seen)`, at first and whenever it is different.
 
     `look()` returns a key and what was seen; only when the key has changed is it composed again. What cannot be read
     just now is read later: the browser keeps what it has. What is gone is said above it. Ends when nobody reads any
@@ -264,7 +266,7 @@ async def stream_parts(
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     with suppress(ConnectionResetError):
         await answer.prepare(request)
-        await _send_changes(request, answer, look, compose)
+        await _send_changes(request, answer, look, compose_parts)
     return answer
 
 
@@ -272,7 +274,7 @@ async def _send_changes(
     request: web.Request,
     answer: web.StreamResponse,
     look: Callable[[], Awaitable[tuple[object, T]]],
-    compose: Callable[[T], Awaitable[StreamedParts]],
+    compose_parts: Callable[[T], Awaitable[StreamedParts]],
 ) -> None:
     """Look, compose when the key has changed and send what is different, until nobody reads any more.
 
@@ -288,7 +290,7 @@ async def _send_changes(
         try:
             key, seen = await look()
             if key != last_key:
-                parts = await compose(seen)
+                parts = await compose_parts(seen)
             last_key, gone = key, ""
         except BadInput as error:
             gone = error.what

@@ -79,6 +79,7 @@ def test_a_message_is_read_once_a_turn_says_so() -> None:
         ("plain words", []),
         ("{not json", []),
         ('{"a": ' + "[" * 100_000, []),
+        ('{"a":' * 660 + "1" + "}" * 660, []),
     ],
 )
 def test_an_answer_in_json_is_shown_by_its_fields(text: str, fields: list[tuple[str, str]]) -> None:

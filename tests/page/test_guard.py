@@ -211,3 +211,7 @@ async def test_words_of_a_form_whose_session_has_ended_are_in_the_answer(tmp_pat
         assert (status, text.endswith("which were not sent:\n\ntoo long\n"), page.token in text) == (401, True, False)
         status, text = await ada.post("/deliveries/x/hold", {"text": " "})
         assert (status, "your words" in text.lower()) == (401, False)
+        unreadable = {"Content-Type": "application/x-www-form-urlencoded; charset=nothing"}
+        for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.test"}, unreadable):
+            async with ada.session.post(f"{page.url}/deliveries/x/say", data="text=x", headers=headers) as answer:
+                assert (answer.status, "x\n" in await answer.text()) == (401, False), headers

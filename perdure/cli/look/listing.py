@@ -23,7 +23,7 @@ def list_(limit: int, waiting: bool, json: bool) -> None:
 
     screen = Screen(json=json)
 
-    async def work() -> tuple[list[ListEntry], list[ListEntry], list[ListEntry]]:
+    async def read_lists() -> tuple[list[ListEntry], list[ListEntry], list[ListEntry]]:
         client = await connect_to_temporal(Home.find(), start=False, say=screen.say)
         if waiting:
             return await list_waiting(client), [], []
@@ -31,7 +31,7 @@ def list_(limit: int, waiting: bool, json: bool) -> None:
         newest = await mark_queue_waits(client, await list_newest(client, limit))
         return await list_waiting(client), newest, backlogs
 
-    waiting_entries, newest, backlogs = run_coroutine(work())
+    waiting_entries, newest, backlogs = run_coroutine(read_lists())
     if json:
         deliveries = [entry_json(entry) for entry in (waiting_entries[:limit] if waiting else newest)]
         screen.print_json([*deliveries, *(entry_json(entry, "backlog") for entry in backlogs)])

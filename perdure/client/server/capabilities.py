@@ -21,9 +21,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MissingCapability:
-    """A part of the server that is switched off or not there: what it is, and in `consequence` what does not work.
+    """A part of the server that is switched off or not there.
 
-    `needed`: deliveries cannot run without it. `fix`: what an operator does.
+    consequence  what does not work without it; fix: what an operator does about it
+    needed       deliveries cannot run without it
     """
 
     name: str

@@ -79,7 +79,7 @@ async def read_heartbeats(client: Client, within: timedelta = _REMEMBERED) -> di
                 raise
             return {}
         for beat in (info.worker_heartbeat for info in page.workers_info):
-            if datetime.now(UTC) - _heard(beat) < within:
+            if datetime.now(UTC) - _report_time(beat) < within:
                 by_worker[beat.worker_identity].append(beat)
         request.next_page_token = page.next_page_token
         if not request.next_page_token:
@@ -93,7 +93,7 @@ def slots_of(beats: Sequence[WorkerHeartbeat]) -> tuple[Slots, ...]:
     for beat in filter(is_running, beats):
         info = beat.activity_task_slots_info
         places = info.current_used_slots + info.current_available_slots
-        slots.append(Slots(beat.task_queue, info.current_used_slots, places, _heard(beat)))
+        slots.append(Slots(beat.task_queue, info.current_used_slots, places, _report_time(beat)))
     return tuple(sorted(slots, key=lambda slot: slot.queue))
 
 
@@ -201,14 +201,14 @@ def _host_wait_text(queue: str, beats: Sequence[WorkerHeartbeat], now: datetime)
         return "waits for a worker: none is there"
     if not beats:
         return f"{HOST_WAIT}: no worker is there"
-    last = max(beats, key=_heard)
-    if is_running(last) and now - _heard(last) < SILENT_AFTER:
+    last = max(beats, key=_report_time)
+    if is_running(last) and now - _report_time(last) < SILENT_AFTER:
         return _UNKNOWN
     host = last.worker_identity.partition("@")[2].rpartition("/")[0]  # of pid@host/worker
-    return f"{HOST_WAIT}: no worker on {one_line(host, 60)} since {_heard(last):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{HOST_WAIT}: no worker on {one_line(host, 60)} since {_report_time(last):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _heard(beat: WorkerHeartbeat) -> datetime:
+def _report_time(beat: WorkerHeartbeat) -> datetime:
     return beat.heartbeat_time.ToDatetime(UTC)
 
 

@@ -60,7 +60,7 @@ async def show_rows(request: web.Request) -> web.Response:
     """Render the ROWS_SHOWN rows before offset `before` as a fragment, with a link to those before them; with `of`
     alone the row of that event, once more. Raises BadInput for anything else than numbers."""
     watched = watched_delivery(request)
-    seen = await watched.look()
+    seen = await watched.read_description()
     events = await watched.read_events(seen)
     if "of" in request.query:
         offset = parse_offset(request.query["of"], len(events))
@@ -117,9 +117,9 @@ def answer_fields(text: str) -> list[tuple[str, str]]:
         return []
     try:
         fields = json.loads(text)
-    except (ValueError, RecursionError):
+        return [(str(name), _plain_value(value)) for name, value in list(fields.items())[:_ANSWER_FIELDS]]
+    except (ValueError, RecursionError):  # no JSON, or nested so deeply that nobody reads it so
         return []
-    return [(str(name), _plain_value(value)) for name, value in list(fields.items())[:_ANSWER_FIELDS]]
 
 
 def _plain_value(value: object) -> str:

@@ -77,7 +77,7 @@ async def show_delivery(request: web.Request) -> web.StreamResponse:
     that its rows end at.
     """
     watched = watched_delivery(request)
-    seen = await watched.look(fresh=True)
+    seen = await watched.read_description(fresh=True)
     values = await _template_values(request, watched, seen, secrets.token_hex(16))
     events = await watched.read_events(seen)
     end = parse_offset(request.query.get("before", ""), len(events))
@@ -101,10 +101,10 @@ async def stream_delivery(request: web.Request) -> web.StreamResponse:
     reached = parse_offset(request.headers.get("Last-Event-ID") or request.query.get("from", ""), _NO_END)
 
     async def look() -> tuple[object, RunDescription]:
-        seen = await watched.look()
+        seen = await watched.read_description()
         return (seen.run_id, seen.events, seen.running, seen.pending_decision, seen.pending), seen
 
-    async def compose(seen: RunDescription) -> StreamedParts:
+    async def compose_parts(seen: RunDescription) -> StreamedParts:
         nonlocal reached
         values, events = await _template_values(request, watched, seen, once), await watched.read_events(seen)
         rows = [event for event in events[reached:] if has_row(event)]
@@ -118,7 +118,7 @@ async def stream_delivery(request: web.Request) -> web.StreamResponse:
         reached = len(events)
         return StreamedParts(render_text(request, "delivery_live.html", **values), added, str(reached))
 
-    return await stream_parts(request, look, compose)
+    return await stream_parts(request, look, compose_parts)
 
 
 async def serve_screenshot(request: web.Request) -> web.StreamResponse:

@@ -39,7 +39,7 @@ class WatchedDelivery:
         self._reports: dict[Collection[str], tuple[_Key, DeliveryReport]] = {}
         self._turns = OrderedDict[str, ConversationTurn]()
 
-    async def look(self, *, fresh: bool = False) -> RunDescription:
+    async def read_description(self, *, fresh: bool = False) -> RunDescription:
         """Return the server's description, at most LOOK_EVERY_S old, with `fresh` a new one.
 
         Raises BadInput when there is no such delivery, and RPCError when the server does not answer.
@@ -52,7 +52,7 @@ class WatchedDelivery:
             return self._seen
 
     async def read_events(self, seen: RunDescription) -> Sequence[Event]:
-        """Return all its events so far, each at the place that its offset names. Raises as `look` does."""
+        """Return all its events so far, each at the place that its offset names. Raises as `read_description` does."""
         async with self._reading:
             if self._events_key != (key := _key_of(seen)):
                 self._events += [event async for event in self.delivery.events(since=len(self._events))]
@@ -60,7 +60,7 @@ class WatchedDelivery:
             return self._events
 
     async def read_report(self, seen: RunDescription, parts: Collection[str]) -> DeliveryReport:
-        """Return its report with these parts, names of HOST_PARTS, from its host. Raises as `look` does."""
+        """Return its report with these parts, names of HOST_PARTS, from its host. Raises as `read_description` does."""
         async with self._reading:
             kept = self._reports.get(parts)
             if kept is None or kept[0] != _key_of(seen):

@@ -59,7 +59,7 @@ async def show_review(request: web.Request) -> web.Response:
     delivery = delivery_of(request)
     pending_decision = await delivery.waits_for()
     watched = watched_delivery(request)
-    seen = await watched.look(fresh=True)
+    seen = await watched.read_description(fresh=True)
     report = await watched.read_report(seen, REVIEW_PARTS)
     values: dict[str, Any] = template_values(report, {})
     if pending_decision.gate in _SHOWS_CHANGE and report.diff:
@@ -88,7 +88,7 @@ async def serve_change_text(request: web.Request) -> web.StreamResponse:
     """
     delivery = delivery_of(request)
     watched = watched_delivery(request)
-    report = await watched.read_report(await watched.look(), REVIEW_PARTS)
+    report = await watched.read_report(await watched.read_description(), REVIEW_PARTS)
     queue = (await delivery.progress()).queue
     page = await delivery.read_page("diff", 0, queue, chars=PAGE_CHARS_MOST)
     answer = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})

@@ -157,7 +157,8 @@ class HostReader:
             what,
         )
         try:
-            return [ConversationTurn.model_validate_json(line) for line in page.text.splitlines()] if page else []
+            lines = page.text.split("\n") if page else []  # not at all that Python takes for ends of lines
+            return [ConversationTurn.model_validate_json(line) for line in lines if line]
         except ValidationError:
             self._problems.append(f"{what}: written by a release that this one does not know")
             return []
@@ -300,17 +301,17 @@ async def gather_report(
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
 
-    def named(part: str, sha256: str | None) -> str:
+    def wanted_artifact(part: str, sha256: str | None) -> str:
         """Return the hash of an artifact where its part is wanted, else none."""
         return sha256 or "" if part in parts else ""
 
-    written_plan = await reader.read_text(named("plan", state.planning.plan), "the plan")
+    written_plan = await reader.read_text(wanted_artifact("plan", state.planning.plan), "the plan")
     plan = read_as(Plan, _parse_json(written_plan))
-    test_report = await reader.read_document(named("tests", tests.report), "the test report", TestReport)
-    reviewed = await reader.read_document(named("review", review.report), "the review", Review)
-    findings = await reader.read_document(named("review", review.findings), "the engine's findings", Findings)
+    test_report = await reader.read_document(wanted_artifact("tests", tests.report), "the test report", TestReport)
+    reviewed = await reader.read_document(wanted_artifact("review", review.report), "the review", Review)
+    findings = await reader.read_document(wanted_artifact("review", review.findings), "the engine's findings", Findings)
     screenshots = await reader.read_document(
-        named("review", state.publishing.screenshots), "the screenshots", Screenshots
+        wanted_artifact("review", state.publishing.screenshots), "the screenshots", Screenshots
     )
     pictures = await reader.read_pictures(screenshots) if screenshots and not passive else {}
     has_change = bool(state.building.head or facts["head_sha"])

@@ -14,7 +14,7 @@ from perdure.adapters.git.patch import line_counts, unified_diff
 from perdure.adapters.git.vault import Vault
 from perdure.models.delivery.conversation import ConversationBlock, ConversationTurn
 from perdure.models.delivery.turn import TextPage, VaultReadInput
-from perdure.text import cut_middle, shorten
+from perdure.text import cut_middle, shorten, valid_text
 
 BLOCK_CHARS = 4_000
 """Most characters of one text, of a call's arguments, of its output, and of a turn's change: two screens. `perdure
@@ -98,17 +98,21 @@ def _message_blocks(messages: Sequence[dict[str, Any]]) -> Iterator[Conversation
     }
     for message, content in zip(messages, contents, strict=True):
         for block in content:
-            if block.get("type") == "text" and block["text"].strip():
-                text = cut_middle(block["text"].strip(), BLOCK_CHARS)
-                yield ConversationBlock(text=text, engine=message.get("role") == "user")
+            if block.get("type") == "text" and (text := block["text"].strip()):
+                yield ConversationBlock(text=_fit_block(text), engine=message.get("role") == "user")
             elif block.get("type") == "tool_use":
                 result = results.get(block.get("id"), {})
                 yield ConversationBlock(
-                    tool=shorten(str(block["name"]), 100),
-                    arguments=_arguments_text(block["input"]),
-                    output=cut_middle(_result_text(result).strip("\n"), BLOCK_CHARS),
+                    tool=shorten(valid_text(str(block["name"])), 100),
+                    arguments=_fit_block(_arguments_text(block["input"])),
+                    output=_fit_block(_result_text(result).strip("\n")),
                     failed=bool(result.get("is_error")),
                 )
+
+
+def _fit_block(text: str) -> str:
+    """Return at most BLOCK_CHARS characters of a text, its middle left out, as text that JSON can carry."""
+    return valid_text(cut_middle(text, BLOCK_CHARS))
 
 
 def _arguments_text(arguments: object) -> str:
@@ -116,7 +120,7 @@ def _arguments_text(arguments: object) -> str:
     named = arguments if isinstance(arguments, dict) else {}
     subject = next((str(named[name]) for name in _ARGUMENT_NAMES if isinstance(named.get(name), str)), "")
     whole = "" if subject and len(named) == 1 else json.dumps(arguments, ensure_ascii=False, indent=1)
-    return cut_middle("\n".join(filter(None, (subject, whole))), BLOCK_CHARS)
+    return "\n".join(filter(None, (subject, whole)))
 
 
 def _result_text(result: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from turn_fixtures import DELIVERY, Bench, bench
 
 from perdure.adapters.git.checkpoint import snapshot_worktree
@@ -18,7 +20,7 @@ def read(bench: Bench, checkpoint: str, chars: int = PAGE_CHARS) -> list[Convers
     workspace = Workspace.open(bench.host.home, DELIVERY)
     work = VaultReadInput(delivery=DELIVERY, what="conversation", checkpoint=checkpoint, chars=chars)
     text = delivery_page(workspace.vault, workspace.record(), work).text
-    return [ConversationTurn.model_validate_json(line) for line in text.splitlines()]
+    return [ConversationTurn.model_validate_json(line) for line in text.split("\n")]
 
 
 async def test_each_call_has_its_output_and_the_turn_the_change_that_it_made(bench: Bench) -> None:
@@ -77,3 +79,24 @@ async def test_a_page_has_the_newest_turns_and_the_one_before_them_begins_the_ne
     assert [turn.checkpoint for turn in (*newest, *before)] == commits[::-1]
     assert [turn.blocks[0].text for turn in before] == [f"{n} said" for n in (5, 4, 3, 2, 1)]
     assert [turn.checkpoint for turn in read(bench, checkpoint, 1)] == [checkpoint], "one at least"
+
+
+async def test_no_text_of_a_model_or_a_tool_makes_a_turn_unreadable(bench: Bench) -> None:
+    workspace = Workspace.open(bench.host.home, DELIVERY)
+    nested = json.loads("[" * 900 + "]" * 900)
+    calls = [
+        {"type": "text", "text": "a\u2028b\x85c \udc00"},
+        {"type": "tool_use", "id": "1", "name": "x\ud800", "input": {"half": "\udc00", "deep": nested}},
+    ]
+    results = [{"type": "tool_result", "tool_use_id": "1", "content": "o\u2029ut \ud8ff"}]
+    transcript = [
+        {"role": "user", "content": "the opening"},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+    ]
+    told = {"step": "implement", "attempt": 1, "turn": 1, "result": {"summary": ""}}
+    parent = bench.prepared.checkpoint
+    (turn,) = read(bench, snapshot_worktree(workspace, parent=parent, turn=told, transcript=transcript, changed=False))
+    text, call = turn.blocks
+    assert text.text.startswith("a\u2028b\x85c")
+    assert (call.tool, call.output) == ("x?", "o\u2029ut ?")
