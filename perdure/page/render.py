@@ -5,6 +5,7 @@ views share: redirects with a message, fields of forms, static files. Used by th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
 GUARD = web.AppKey("guard", Guard)
 TITLES = web.AppKey("titles", TitleCache)
 WEB_UI = web.AppKey("web_ui", str)
+
+_LOG = logging.getLogger(__name__)
+
+UNEXPECTED = "this should not have happened: an error of the page itself"
+UNEXPECTED_FIX = "try again; what perdure up, or perdure page, has printed names the cause"
 
 _TYPES = {
     ".js": "text/javascript",
@@ -260,8 +266,8 @@ async def stream_parts(
     """Answer with an event stream of `compose_parts(seen)`, at first and whenever it is different.
 
     `look()` returns a key and what was seen; only when the key has changed is it composed again. What cannot be read
-    just now is read later: the browser keeps what it has. What is gone is said above it. Ends when nobody reads any
-    more.
+    just now is read later: the browser keeps what it has. What is gone is said above it, and so is a defect of the
+    page. Ends when nobody reads any more.
     """
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     with suppress(ConnectionResetError):
@@ -293,9 +299,12 @@ async def _send_changes(
                 parts = await compose_parts(seen)
             last_key, gone = key, ""
         except BadInput as error:
-            gone = error.what
+            gone = f"It is not there any more: {error.what}. Below is what was seen of it last."
         except (PerdureError, RPCError, TimeoutError):
             pass
+        except Exception as error:  # noqa: BLE001  # a defect must not end the stream without a word
+            if gone != (gone := f"{UNEXPECTED}; {UNEXPECTED_FIX}. Below is what was seen last."):
+                _LOG.error("%s: unexpected error", request.path[:200], exc_info=error)
         text = (parts.state if parts.state != sent.state else "") + parts.added
         if gone != sent_gone:
             text += render_text(request, "gone.html", what=gone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,13 +21,15 @@ from perdure.client.server.titles import TitleCache
 from perdure.local.connect import adapt_no_worker_error
 from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
-from perdure.page.guard import Guard, Handler, add_security_headers
+from perdure.page.guard import SESSION, Guard, Handler, add_security_headers, text_answer
 from perdure.page.render import (
     GUARD,
     LAST_MESSAGES,
     OVERVIEW,
     PERDURE,
     TITLES,
+    UNEXPECTED,
+    UNEXPECTED_FIX,
     WEB_UI,
     render,
     static_contents,
@@ -35,7 +38,9 @@ from perdure.page.render import (
 from perdure.page.views import all_routes, inbox, review
 from perdure.page.views.activity import FEED, SharedFeed
 from perdure.page.views.delivery_cache import WATCHED
-from perdure.text import shorten
+from perdure.text import is_text, shorten
+
+_LOG = logging.getLogger(__name__)
 
 PORTS_TRIED = 50
 """Ports that are tried, from the wanted one on, where one is taken."""
@@ -94,7 +99,15 @@ def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.A
 
     @web.middleware
     async def check_and_handle(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await guard.check_request(request, lambda admitted: _handle_errors(admitted, handler))
+        if not all(map(is_text, (request.raw_path, *request.headers.values()))):
+            return text_answer(
+                400, "the address, or a header, is no UTF-8 text; perdure page prints the page's address"
+            )
+
+        async def handle_admitted(admitted: web.Request) -> web.StreamResponse:
+            return await _handle_errors(admitted, handler)
+
+        return await _handle_errors(request, lambda asked: guard.check_request(asked, handle_admitted))
 
     app = web.Application(middlewares=[check_and_handle], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[WATCHED] = perdure, guard, {}, OrderedDict()
@@ -118,25 +131,53 @@ def freeze_loaded_objects() -> None:
 
 
 async def _handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Call the handler, and show an error of it as one line on a page of ours, with what to do.
+    """Call the handler, and show an error of it as one line of ours, with what to do.
 
     An HTTP error keeps its status; BadInput is 400, another PerdureError and a Temporal server that does not answer are
-    502. Redirects pass.
+    502, and any other exception is a defect: 500, with the traceback in the log. Redirects pass. An answer that has
+    begun is cut off.
     """
     try:
         return await handler(request)
-    except web.HTTPException as error:
-        if error.status < HTTPStatus.BAD_REQUEST:
+    except Exception as error:
+        if isinstance(error, web.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
             raise
-        return render(request, "error.html", status=error.status, what=error.reason, where=request.path, fix="")
-    except PerdureError as error:
+        if request.writer.output_size > 0:
+            raise  # a second answer would stand in the middle of the first
+        return _render_error(request, error)
+
+
+_HTTP_REASONS = {
+    HTTPStatus.NOT_FOUND: ("there is no such page", ""),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("this address only takes a form of the page", "open the page that has the form"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (
+        f"the form is too large: at most {FORM_BYTES // 1024} KiB",
+        "shorten it, or use the command, which reads files (perdure --help)",
+    ),
+}
+"""The reason and what to do for errors of the HTTP server itself; for others its own word."""
+
+
+def _render_error(request: web.Request, error: Exception) -> web.Response:
+    """Render an error: a whole page, one line where a part of a page was asked for, or text for a stranger."""
+    what, where, fix = UNEXPECTED, "", UNEXPECTED_FIX
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    if isinstance(error, web.HTTPException):
+        status, where = HTTPStatus(error.status), request.path
+        what, fix = _HTTP_REASONS.get(status, (error.reason, ""))
+    elif isinstance(error, PerdureError):
         status = HTTPStatus.BAD_REQUEST if isinstance(error, BadInput) else HTTPStatus.BAD_GATEWAY
-        fix = adapt_no_worker_error(error).fix
-        return render(request, "error.html", status=status, what=error.what, where=error.where, fix=fix)
-    except (RPCError, TimeoutError) as error:
+        what, where, fix = error.what, error.where, adapt_no_worker_error(error).fix
+    elif isinstance(error, (RPCError, TimeoutError)):
         reason = error.message if isinstance(error, RPCError) else "it did not answer in time"
+        status, what = HTTPStatus.BAD_GATEWAY, f"Temporal: {shorten(reason, 200)}"
         fix = "perdure up starts it; the page goes on by itself"
-        return render(request, "error.html", status=502, what=f"Temporal: {shorten(reason, 200)}", where="", fix=fix)
+    else:
+        _LOG.error("%s %s: unexpected error", request.method, shorten(request.path, 200), exc_info=error)
+    if SESSION not in request:
+        return text_answer(status, f"{what}; {fix}" if fix else what)
+    template = "error_line.html" if "HX-Request" in request.headers else "error.html"
+    return render(request, template, status=status, what=what, where=where, fix=fix)
 
 
 async def _serve_static(request: web.Request) -> web.Response:
