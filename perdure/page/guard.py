@@ -85,11 +85,13 @@ class Guard:
         form that ends the session, itself; a visit from another site's link gets a page that asks again from here.
         """
         if not self._is_our_host(request.headers.getall("Host", [])):
-            return text_answer(403, "this page is not called by that name; perdure page prints its address")
+            return plain_answer(request, 403, "this page is not called by that name; perdure page prints its address")
         if self.user_header:
             header_values = request.headers.getall(self.user_header, [])
             if len(header_values) != 1 or not (person := one_line(header_values[0], PERSON_CHARS)):
-                return text_answer(401, f"the proxy before this page has not said who you are ({self.user_header})")
+                return plain_answer(
+                    request, 401, f"the proxy before this page has not said who you are ({self.user_header})"
+                )
         elif "token" in request.query and request.method == "GET":
             return self._log_in_by_token(request)
         else:
@@ -104,12 +106,12 @@ class Guard:
         request[PERSON], request[SESSION] = person, valid_session
         if request.method not in ("GET", "HEAD"):
             if request.method != "POST":
-                return text_answer(405, "the page is read, and its forms are sent")
+                return plain_answer(request, 405, "the page is read, and its forms are sent")
             if not self._is_from_our_page(request) or not session or not await self._has_csrf_field(request, session):
                 reason = "this was not sent by this page; open it again (perdure page) and decide there"
                 return await self._refuse_with_words(request, 403, reason)
             if request.path == LEAVE:
-                answer = text_answer(200, "you have left; perdure page prints the address that leads back")
+                answer = plain_answer(request, 200, "you have left; perdure page prints the address that leads back")
                 answer.del_cookie(self.cookie, path="/")
                 return answer
         response = await handler(request)
@@ -151,7 +153,7 @@ class Guard:
         form = await _read_form(request) if is_ours and request.content_type == _FORM_TYPE else {}
         written = [str(form[name]).strip() for name in _WRITTEN_FIELDS if isinstance(form.get(name), str)]
         typed = "\n\n".join(filter(None, written))
-        return text_answer(status, f"{reason}\n\nYour words, which were not sent:\n\n{typed}" if typed else reason)
+        return plain_answer(request, status, reason, typed)
 
     def _log_in_by_token(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with the token in its address: set the session cookie and lead to the address without it.
@@ -159,7 +161,9 @@ class Guard:
         A wrong token is refused with 401.
         """
         if not hmac.compare_digest(request.query["token"].encode(), self.token.encode()):
-            return text_answer(401, "that is not this page's token; perdure page prints the address with the right one")
+            return plain_answer(
+                request, 401, "that is not this page's token; perdure page prints the address with the right one"
+            )
         answer = _same_path_refresh(request)
         self._set_cookie(request, answer, self._session(request) or self._new_session())
         return answer
@@ -195,9 +199,23 @@ async def _read_form(request: web.Request) -> Mapping[str, object]:
         return {}
 
 
-def text_answer(status: int, text: str) -> web.Response:
-    """Return an answer of one line of text, and nothing of the page."""
-    return web.Response(status=status, text=f"{text}\n")
+def plain_answer(request: web.Request, status: int, reason: str, typed: str = "") -> web.Response:
+    """Return an answer of one line, and nothing of the page; below it stands what a person had `typed`, if anything.
+
+    A browser gets HTML, which it can zoom and read aloud; anything else gets text.
+    """
+    label = "Your words, which were not sent"
+    if "text/html" not in request.headers.get("Accept", ""):
+        return web.Response(status=status, text=f"{reason}\n\n{label}:\n\n{typed}\n" if typed else f"{reason}\n")
+    box = f'<p><label>{label}<br><textarea rows="8" readonly>\n{escape(typed)}</textarea></label></p>' if typed else ""
+    page = f"{_PLAIN_HEAD}<main><h1>Perdure</h1><p>{escape(reason)}</p>{box}</main>"
+    return web.Response(status=status, text=page, content_type="text/html")
+
+
+_PLAIN_HEAD = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>Perdure</title>'
+)
 
 
 async def add_security_headers(request: web.Request, answer: web.StreamResponse) -> None:
@@ -214,5 +232,5 @@ def _same_path_refresh(request: web.Request) -> web.Response:
     makes.
     """
     path = escape("/" + request.path.lstrip("/"), quote=True)
-    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}"><title>Perdure</title>'
+    page = f'{_PLAIN_HEAD}<meta http-equiv="refresh" content="0; url={path}">'
     return web.Response(text=f'{page}<p><a href="{path}">Go on</a>', content_type="text/html")

@@ -21,7 +21,7 @@ from perdure.client.server.titles import TitleCache
 from perdure.local.connect import adapt_no_worker_error
 from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
-from perdure.page.guard import SESSION, Guard, Handler, add_security_headers, text_answer
+from perdure.page.guard import SESSION, Guard, Handler, add_security_headers, plain_answer
 from perdure.page.render import (
     GUARD,
     LAST_MESSAGES,
@@ -100,14 +100,14 @@ def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.A
     @web.middleware
     async def check_and_handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not all(map(is_text, (request.raw_path, *request.headers.values()))):
-            return text_answer(
-                400, "the address, or a header, is no UTF-8 text; perdure page prints the page's address"
+            return plain_answer(
+                request, 400, "the address, or a header, is no UTF-8 text; perdure page prints the page's address"
             )
 
         async def handle_admitted(admitted: web.Request) -> web.StreamResponse:
             return await _handle_errors(admitted, handler)
 
-        return await _handle_errors(request, lambda asked: guard.check_request(asked, handle_admitted))
+        return await _handle_errors(request, lambda unchecked: guard.check_request(unchecked, handle_admitted))
 
     app = web.Application(middlewares=[check_and_handle], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[WATCHED] = perdure, guard, {}, OrderedDict()
@@ -175,7 +175,7 @@ def _render_error(request: web.Request, error: Exception) -> web.Response:
     else:
         _LOG.error("%s %s: unexpected error", request.method, shorten(request.path, 200), exc_info=error)
     if SESSION not in request:
-        return text_answer(status, f"{what}; {fix}" if fix else what)
+        return plain_answer(request, status, f"{what}; {fix}" if fix else what)
     template = "error_line.html" if "HX-Request" in request.headers else "error.html"
     return render(request, template, status=status, what=what, where=where, fix=fix)
 

@@ -45,6 +45,7 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
         assert "blocked by broken" in text
         assert "Retry goes on from its last checkpoint; Skip lets what depends on it begin (1)." in text
         assert 'Say hello <span class="dim">hello</span>' in text, "it has not begun"
+        assert '<span title="broken">Break it &lt;script&gt;' in text, "what it comes after, by its title"
         assert "<svg" in text
         assert "<script>alert" not in text
         assert 'action="/backlogs/night/items/broken/skip"' in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -134,33 +135,49 @@ def _render_screen(rows: Sequence[OverviewRow], chosen_index: int, screen: Scree
 
 
 def table_lines(rows: Sequence[OverviewRow], width: int | None, now: datetime | None = None) -> list[str]:
-    """Return one line a delivery or backlog under a heading, at most `width` wide; empty where there is none.
+    """Return one line a delivery or backlog under a heading, at most `width` wide; empty where there is none. Titles
+    stand in the place of ids where there is no room for both.
 
     The rows keep their order, what waits first; of what has ended there are the first SHOWN_ENDED.
     """
     now = now or datetime.now(UTC)
     narrow, wide = width is not None and width <= _NARROW, width is None or width >= _WIDE
-    ended = 0
-    cells = list[tuple[str, ...]]()
-    for row in rows:
-        ended += row.closed is not None
-        if ended <= SHOWN_ENDED or row.closed is None:
-            cells.append(_cells_of(row, now, narrow=narrow, wide=wide))
+    ended = [row for row in rows if row.closed is not None][:SHOWN_ENDED]
+    shown = [row for row in rows if row.closed is None] + ended
+    limit = _WIDE_ID // 2 if narrow else _WIDE_ID
+    names = [_cut_id(row, limit) for row in shown] if wide else row_names(shown, limit)
+    cells = [_cells_of(row, name, now, wide=wide) for row, name in zip(shown, names, strict=True)]
     heading = ("", "delivery", *(("title",) if wide else ()), "phase", "since", "cost")
     heading += (*(("change",) if wide else ()), "doing")
     lines = align_columns([heading, *cells], width) if cells else []
     return [line if width is None else shorten(line, width) for line in lines]
 
 
-def _cells_of(row: OverviewRow, now: datetime, *, narrow: bool, wide: bool) -> tuple[str, ...]:
-    """Return the cells of a row: mark, id, on a wide screen title, phase, since when, cost, on a wide screen change,
+def row_names(rows: Sequence[OverviewRow], limit: int) -> list[str]:
+    """Return the name of each row, at most `limit` characters: its title, its id where it has none, and the title with
+    the end of the id where two would be alike."""
+    names = [one_line(row.title, limit) or _cut_id(row, limit) for row in rows]
+    counts, id_limit = Counter(names), limit // 2
+    return [
+        name
+        if counts[name] == 1 or not row.title
+        else f"{one_line(row.title, limit - id_limit - 1)} {_cut_id(row, id_limit, head_share=0.0)}"
+        for row, name in zip(rows, names, strict=True)
+    ]
+
+
+def _cut_id(row: OverviewRow, limit: int, head_share: float = 0.5) -> str:
+    return cut_middle(one_line(row.id, NAME_CHARS), limit, "…", head_share=head_share)
+
+
+def _cells_of(row: OverviewRow, name: str, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """Return the cells of a row: mark, name, on a wide screen title, phase, since when, cost, on a wide screen change,
     what it does."""
-    id = cut_middle(one_line(row.id, NAME_CHARS), _WIDE_ID // 2 if narrow else _WIDE_ID, "…", head_share=0.5)
     title = (one_line(row.title, _TITLE),) if wide else ()
     since = time_ago((now - (row.since or row.closed or row.started)).total_seconds())
     cost = format_money(row.cost_usd) if row.cost_usd is not None else ""
     change = (one_line(row.change, _CHANGE),) if wide else ()
-    return mark_of(row), id, *title, phase_cell(row), since, cost, *change, activity_text(row)
+    return mark_of(row), name, *title, phase_cell(row), since, cost, *change, activity_text(row)
 
 
 def mark_of(row: OverviewRow) -> str:
@@ -180,7 +197,7 @@ def phase_cell(row: OverviewRow) -> str:
 def activity_text(row: OverviewRow) -> str:
     """Return in one line what a row does at this moment or what it waits for; of one that has ended, its status."""
     if row.closed is not None:
-        return row.status.replace("_", " ")
+        return one_line(": ".join(filter(None, (row.status.replace("_", " "), row.reason))), 120)
     if row.pending_decision is not None:
         return one_line(f"{row.pending_decision.gate.replace('_', ' ')}: {pending_text(row.pending_decision)}", 120)
     if row.waits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ from perdure.client.server.view import (
     find_workflow,
     list_entry_of,
     pending_decision_of,
+    read_ending,
 )
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.text import shorten
@@ -65,6 +66,7 @@ class OverviewRow:
     silent_since  when its worker was last heard, where that is too long ago
     parent        the backlog it belongs to, or the workflow that started it
     title         as in RunDescription; empty until it was read
+    reason        why it ended without what was asked for; empty until it was read
     """
 
     id: str
@@ -88,6 +90,12 @@ class OverviewRow:
     held: str = ""
     change: str = ""
     title: str = ""
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True where it has ended without what was asked for, and was not cancelled."""
+        return self.closed is not None and self.status in ("not_delivered", "failed", "timed_out", "terminated")
 
     @property
     def waits(self) -> bool:
@@ -113,6 +121,7 @@ class Overview:
     _last_look: float = float("-inf")
     _last_ended_look: float = float("-inf")
     _descriptions: dict[str, tuple[float, str, RunDescription, datetime]] = field(default_factory=dict)
+    _reasons: dict[str, str] = field(default_factory=dict)
     _title_cache: TitleCache = field(init=False)
     _look_task: asyncio.Task[None] | None = None
 
@@ -158,8 +167,8 @@ class Overview:
         ended_ids = {row.id for row in self._rows if row.closed is None} - running.keys()
         if ended_ids or time.monotonic() - self._last_ended_look >= ENDED_S:
             query = query.replace("= 'Running'", "!= 'Running'")
-            newest = {row.id: row for row, _ in reversed(await self._list_rows(query, ENDED_SHOWN))}
-            self._ended, self._last_ended_look = tuple(newest.values())[::-1], time.monotonic()
+            newest = {row.id: (row, run_id) for row, run_id in reversed(await self._list_rows(query, ENDED_SHOWN))}
+            self._ended, self._last_ended_look = (await self._add_reasons(newest.values()))[::-1], time.monotonic()
         await self._describe_oldest(
             [(row.id, run_id) for row, run_id in running.values() if row.kind == "delivery" and not row.waits]
         )
@@ -174,6 +183,15 @@ class Overview:
         rows.sort(key=lambda row: (not row.waits, (row.waits and row.since) or row.started))
         ended = [replace(row, title=titles.get(row.id, row.title)) for row in self._ended]
         self._rows = (*rows, *(row for row in ended if row.id not in running))
+
+    async def _add_reasons(self, listed: Collection[tuple[OverviewRow, str]]) -> tuple[OverviewRow, ...]:
+        """Return ended rows with their reasons, each read once from its run's result. `listed`: rows with run ids."""
+        failed = {run_id: row.id for row, run_id in listed if row.failed and row.kind == "delivery"}
+        missing = [run_id for run_id in failed if run_id not in self._reasons]
+        reasons = await asyncio.gather(*(read_ending(self.client, failed[run_id], run_id) for run_id in missing))
+        known = self._reasons | dict(zip(missing, reasons, strict=True))
+        self._reasons = {run_id: known[run_id] for run_id in failed}
+        return tuple(replace(row, reason=self._reasons.get(run_id, "")) for row, run_id in listed)
 
     async def _list_rows(self, query: str, limit: int) -> list[tuple[OverviewRow, str]]:
         """List workflows as rows, each with its run's id."""

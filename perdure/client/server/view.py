@@ -36,13 +36,13 @@ from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, TITLE, WAITING
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.webui.captions import parse_waiting
 from perdure.models.webui.markdown import unescape_line
-from perdure.text import shorten
+from perdure.text import one_line, shorten
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
 
 _ENDED_CHARS = 200
-"""Most characters of how a delivery ended, in a refusal's first line."""
+"""Most characters of how a delivery ended: in a refusal's first line, in lists."""
 
 ASKED = "asked"
 """Memo of a run while it waits for a person: an Asked."""
@@ -301,6 +301,19 @@ def ending_line(result: DeliveryResult) -> str:
     if result.reason is None:
         return outcome_text(result.status)
     return shorten(reason_text(result.reason, result.message.partition("\n")[0]), _ENDED_CHARS)
+
+
+async def read_ending(client: Client, id: str, run_id: str) -> str:
+    """Return the reason for which a delivery's run ended without what was asked for, in one line; empty where it left
+    none that can be read here. Raises RPCError."""
+    handle = client.get_workflow_handle(id, run_id=run_id, result_type=DeliveryResult)
+    try:
+        result = await handle.result(follow_runs=False)
+        return ending_line(result) if result.reason is not None else ""
+    except WorkflowFailureError as error:
+        return one_line(error.cause.message, _ENDED_CHARS) if isinstance(error.cause, ApplicationError) else ""
+    except (ValueError, RuntimeError):
+        return ""
 
 
 async def has_pollers(

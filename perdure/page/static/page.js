@@ -37,6 +37,10 @@
     note.setCustomValidity(note.value.trim() ? "" : "Say why, and what instead");
     if (!note.reportValidity()) event.preventDefault();
   });
+  // What opens to be written in gets the keyboard.
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.open) document.getElementById(target.dataset.focus)?.focus();
+  }, true);
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
   const button = document.getElementById("show-keys");
   if (button) button.hidden = false;

@@ -5,6 +5,8 @@ Its workflow is asked when its history has grown, and never while it waits.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ from markupsafe import Markup
 
 from perdure.client import Backlog, RunDescription
 from perdure.client.namespace import read_pending_decisions
+from perdure.models.backlog.state import ItemView
 from perdure.models.errors import BadInput
 from perdure.models.limits import PRIORITY_MOST
 from perdure.models.webui.backlog import SHOWN, count_phases
@@ -119,9 +122,17 @@ async def _template_values(request: web.Request, backlog: Backlog, seen: RunDesc
         "graph": Markup(draw_graph(progress, "svg", titles)),  # noqa: S704  # drawn by us, its words escaped there
         "state": item_state,
         "titles": titles,
+        "names": item_names(progress.items, titles),
         "marks": PHASE_MARKS,
         "short": short_sha,
     }
+
+
+def item_names(views: Sequence[ItemView], titles: Mapping[str, str]) -> dict[str, str]:
+    """Return a name of each item for the items that depend on it: its title, with its id where two are alike."""
+    names = {view.id: titles.get(view.id) or view.caption or view.id for view in views}
+    counts = Counter(names.values())
+    return {id: name if counts[name] == 1 else f"{name} ({id})" for id, name in names.items()}
 
 
 def _parse_priority(text: str) -> int:

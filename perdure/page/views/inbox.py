@@ -161,12 +161,8 @@ def worker_text(row: OverviewRow) -> str:
 def card_class(row: OverviewRow) -> str:
     """Return the CSS class of a row's card."""
     if row.closed is not None:
-        return "failed" if row.status in _FAILURES else ""
+        return "failed" if row.failed else ""
     return "silent" if row.silent_since is not None else "waiting" if row.waits else ""
-
-
-_FAILURES = ("not_delivered", "failed", "timed_out", "terminated")
-"""Statuses of what has ended without what was asked for, and was not cancelled."""
 
 
 SHOWN = 100

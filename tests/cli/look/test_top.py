@@ -55,6 +55,29 @@ def test_two_deliveries_never_look_alike(width: int) -> None:
     assert first.endswith("3f09")
 
 
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_narrow_terminal_has_titles_in_place_of_ids_and_no_two_alike(width: int) -> None:
+    long_title = "Add subtraction of fractions and of all that follows from it"
+    rows = [
+        row("calc-add-1", title="Add sub"),
+        row("calc-add-subtraction-of-fractions-3f09", title=long_title),
+        row("calc-add-subtraction-of-fractions-3f10", title=long_title),
+        row("night"),
+    ]
+    lines = table_lines(rows, width, NOW)[1:]
+    assert "Add sub " in lines[0]
+    assert "calc-add-1" not in lines[0]
+    assert all("Add s" in line for line in lines[1:3])
+    assert ("3f09" in lines[1], "3f10" in lines[2]) == (True, True)
+    assert "night" in lines[3]
+    assert all(len(line) <= width for line in lines)
+
+
+def test_what_has_failed_says_why() -> None:
+    failed = row(closed=NOW, status="not_delivered", reason="tests red: 2 of 44 fail")
+    assert table_lines([failed], 160, NOW)[1].endswith("not delivered: tests red: 2 of 44 fail")
+
+
 def test_a_wide_terminal_has_titles() -> None:
     (heading, line) = table_lines([row(title="Add sub\x1b[2J to calc")], 160, NOW)
     assert "title" in heading
