@@ -15,6 +15,7 @@ from perdure.adapters.git.landing import predict_conflicts
 from perdure.adapters.git.publish import commit_checkpoint, find_commit
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.sealed_facts import commit_fact
+from perdure.adapters.worker.sealed_publishing import sealed_subject
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.delivery.result_text import change_line
 from perdure.models.delivery.work import CommitInput, CommitResult
@@ -32,9 +33,11 @@ class CommitActivity(OnHost):
         attempt has taken over the workspace, WorkspaceLost when this host does not have it, SetupFailed,
         SandboxUnavailable or NoPorts when it cannot be made ready again."""
         async with self._host.open_session(work.delivery, work.contract) as session:
-            result = await in_thread(_commit_to_branch, session, work)
+            facts = self._host.facts(work.delivery)
+            subject = await in_thread(sealed_subject, facts, session.vault, session.contract, work.subject)
+            result = await in_thread(_commit_to_branch, session, work.model_copy(update={"subject": subject}))
             if result.commit:
-                await in_thread(self._host.facts(work.delivery).seal_facts, commit_fact(result.commit))
+                await in_thread(facts.seal_facts, commit_fact(result.commit))
             return result
 
 

@@ -28,7 +28,7 @@ from perdure.adapters.system.threads import in_thread, in_thread_to_end
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.sealed_facts import (
-    published_title,
+    link_fact,
     pull_request_fact,
     require_comment,
     require_commit,
@@ -36,6 +36,7 @@ from perdure.adapters.worker.sealed_facts import (
     require_publishable,
     require_verdict,
 )
+from perdure.adapters.worker.sealed_publishing import restate_artifacts, restate_comment, restate_pull_request
 from perdure.adapters.worker.turn.documents import (
     read_findings,
     read_picture,
@@ -96,7 +97,8 @@ class ForgeActivities(OnHost):
         """Collect the delivery's documents and pictures, push them as one commit on the artifact branch, and return the
         address of each by name; none without such a branch or a forge with accounts. In an empty repository the first
         commit is pushed before. Raises ForgeRefused, ForgeUnavailable."""
-        contract = self._host.load_contract(vault, work.delivery, work.contract)
+        contract, facts = self._host.load_contract(vault, work.delivery, work.contract), self._host.facts(work.delivery)
+        work = restate_artifacts(facts, contract, work)
         branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
@@ -117,6 +119,7 @@ class ForgeActivities(OnHost):
         commit = artifacts.publish_artifacts(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)
         links = {name: artifacts.permalink(forge.web_url, commit, work.delivery, name) for name in files}
+        facts.seal_facts(*(link_fact(name, url) for name, url in links.items()))
         return publishing.ArtifactLinks(links=links)
 
     @activity.defn
@@ -172,7 +175,9 @@ class ForgeActivities(OnHost):
         earlier text; return the comment's address. Without an issue, or a forge with accounts, write nothing and return
         an empty one. Raises ForgeRefused, ForgeUnavailable, Diverged."""
         contract = self._host.load_contract(vault, work.delivery, work.contract)
-        require_comment(self._host.facts(work.delivery), contract, work)
+        facts = self._host.facts(work.delivery)
+        require_comment(facts, contract, work)
+        work = restate_comment(facts, contract, work)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
             return publishing.CommentResult()
@@ -231,16 +236,13 @@ def _create_pull_request(
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
         return publishing.ShipResult(message=message, summary=f"pushed {work.branch}")
-    title = published_title(host.facts(work.delivery), vault, contract, work.plan, work.title)
+    spend = host.spend_log(work.delivery).total_spend()
+    work = restate_pull_request(host.facts(work.delivery), vault, contract, spend, work)
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
     template = read_template(vault, contract.base_sha)
     screenshots = read_screenshots(vault, work.delivery, work.screenshots)
     is_local = not isinstance(forge, HostedForge)
-    # A link that a workflow names leads nowhere else.
-    own_address = f"{forge.web_url.rstrip('/')}/" if isinstance(forge, HostedForge) else ""
-    links = {name: url for name, url in work.artifacts.items() if own_address and url.startswith(own_address)}
-    work = work.model_copy(update={"artifacts": links, "title": title})
     report = read_report(vault, work.delivery, work.tests.report if work.tests is not None else "")
     evidence = EngineObservations(
         read_findings(vault, work.delivery, work.findings), screenshots, pictures_beside=is_local, report=report

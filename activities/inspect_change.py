@@ -25,7 +25,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
-from perdure.adapters.worker.sealed_facts import inspection_fact
+from perdure.adapters.worker.sealed_facts import document_fact, inspection_fact
 from perdure.adapters.worker.turn.delivery_text import agent_text
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.models.checks.report import Screenshot, Screenshots, Severity, TestReport
@@ -63,16 +63,16 @@ class InspectChangeActivity(OnHost):
         ]
         engine_findings = inspect_commit(vault, contract, work.commit, more)
         artifact = vault.put_artifact(work.delivery, engine_findings.findings.to_json())
-        blockers, secrets = engine_findings.counts[Severity.BLOCKER], engine_findings.secrets
-        self._host.facts(work.delivery).seal_facts(inspection_fact(vault.tree_of(work.commit), blockers, secrets))
-        return InspectResult(
+        result = InspectResult(
             findings=artifact,
-            blockers=blockers,
+            blockers=engine_findings.counts[Severity.BLOCKER],
             tech_debt=engine_findings.counts[Severity.TECH_DEBT],
             skippable=engine_findings.counts[Severity.SKIPPABLE],
-            secrets=secrets,
+            secrets=engine_findings.secrets,
             summary=_summarize_findings(engine_findings),
         )
+        self._host.facts(work.delivery).seal_facts(inspection_fact(vault.tree_of(work.commit), result))
+        return result
 
 
 def _read_report(vault: Vault, work: InspectInput) -> TestReport | None:
@@ -120,6 +120,7 @@ class CapturePagesActivity(OnHost):
                 )
             session.lease.check()
             artifact = await in_thread(_store_screenshots, session.vault, work, captured)
+            await in_thread(self._host.facts(work.delivery).seal_facts, document_fact("screenshots", artifact))
             return CaptureResult(screenshots=artifact, picture_count=captured.picture_count, summary=captured.summary)
 
 

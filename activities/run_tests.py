@@ -35,7 +35,7 @@ from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
-from perdure.adapters.worker.sealed_facts import tests_fact
+from perdure.adapters.worker.sealed_facts import document_fact, tests_fact
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.adapters.worker.workspace_setup import read_binds
@@ -67,7 +67,8 @@ class RunTestsActivity(OnHost):
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
             verdict = await self._judge_commit(session, work)
-            await in_thread(self._host.facts(work.delivery).seal_facts, tests_fact(session.contract, verdict))
+            facts = (tests_fact(session.contract, verdict), document_fact("report", verdict.report))
+            await in_thread(self._host.facts(work.delivery).seal_facts, *facts)
             return verdict
 
     async def _judge_commit(self, session: WorkspaceSession, work: TestInput) -> TestVerdict:

@@ -13,7 +13,7 @@ from temporalio import activity
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.sealed_facts import plan_fact, seal_review
+from perdure.adapters.worker.sealed_facts import plan_fact, seal_review, seal_texts
 from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import Ending, TurnInput, TurnResult
@@ -31,6 +31,7 @@ def _turn_activity(step: Step, host: Host) -> Callable[..., Any]:
     @activity.defn(name=step)
     async def turn(work: TurnInput) -> TurnResult:
         result = await take_turn(host, work)
+        await in_thread(seal_texts, host.facts(work.delivery), result)
         if step in (Step.PLAN, Step.DECOMPOSE) and result.outcome is not None and result.outcome.ending is Ending.DONE:
             fact = plan_fact(result.outcome.artifact, str(result.outcome.data.get("title", "")))
             await in_thread(host.facts(work.delivery).seal_facts, fact)

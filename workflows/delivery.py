@@ -18,12 +18,17 @@ from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
-from perdure.models.rules.gates import CANNOT_TELL, stop_review_fixing_reason, stop_test_fixing_reason
+from perdure.models.rules.gates import (
+    CANNOT_TELL,
+    draft_reasons,
+    red_tests_approval,
+    stop_review_fixing_reason,
+    stop_test_fixing_reason,
+)
 from perdure.models.webui.details import render_refused
 from workflows.attempts import PlanAttempts
 from workflows.endings import (
     DeliveryStopped,
-    draft_reasons,
     not_delivered,
     parse_submission,
     raise_if_cancelled,
@@ -247,7 +252,7 @@ class Delivery(DeliveryInbox):
         if inspection.blockers and not self.is_selected(Phase.REVIEW):
             return await self._end_with_failure(Reason.BLOCKERS, inspection.summary)
         await self.ensure_publishable()
-        await self.steps.open_pull_request("; ".join(draft_reasons(self.state, self.prepared)))
+        await self.steps.open_pull_request("; ".join(self._draft_reasons()))
         if self.state.publishing.pull_request is None:
             self.state.status = Status.COMPLETED  # only the branch is pushed: the message says so
         else:
@@ -262,7 +267,7 @@ class Delivery(DeliveryInbox):
         land.
         """
         self.enter_phase(Phase.LAND)
-        if reasons := "; ".join(draft_reasons(self.state, self.prepared)):
+        if reasons := "; ".join(self._draft_reasons()):
             raise not_delivered(Reason.TESTS_RED, f"this cannot land: {reasons}")
         await self.ensure_publishable()
         while not await self.landing.try_landing():
@@ -314,13 +319,23 @@ class Delivery(DeliveryInbox):
     async def announce_wait(self, pending: PendingDecision | None) -> None:
         """Tell the issue, the backlog and the delivery that this is an attempt for, as far as there are any, what a
         person has to decide here; None: it is decided."""
-        await self.forge.tell_issue(pending.summary if pending is not None else "")
+        summary, gate = (pending.summary, pending.gate) if pending is not None else ("", "")
+        await self.forge.tell_issue(summary, gate)
         await self.landing.tell_backlog(pending)
         await self.attempts.tell_plan_delivery(pending)
 
     async def tell_conflicts(self, conflicts: dict[str, str]) -> None:
         """Tell the backlog, if any, which open deliveries a new commit would conflict with."""
         await self.landing.tell_conflicts(conflicts)
+
+    def _draft_reasons(self) -> list[str]:
+        """Return why the change can only be a draft or not land; empty: nothing speaks against it."""
+        return draft_reasons(
+            self.state.testing.verdict,
+            self.state.reviewing.result.status,
+            allow_untested=self.prepared.publishing.allow_untested,
+            is_accepted=red_tests_approval(self.state) is not None,
+        )
 
     async def _refuse_secrets(self) -> None:
         """Raise DeliveryStopped when the change holds a secret; else do nothing. What was pushed is no secret any more,

@@ -21,15 +21,14 @@ from temporalio.workflow import ActivityHandle
 
 from perdure.models.budget.ledger import LimitReached
 from perdure.models.delivery.request import DeliveryRequest, parse_request
-from perdure.models.delivery.result import Reason, ReviewStatus, Status, TestsStatus
+from perdure.models.delivery.result import Reason, Status
 from perdure.models.delivery.state import DeliveryState, parse_resume_state
 from perdure.models.delivery.turn import Ending
-from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace
+from perdure.models.delivery.work import EscalationSettings
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import PLACE_CHARS
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
 from perdure.models.rules.admission import amounts_refusal, delivery_refusal
-from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
 from perdure.models.rules.parallel_builds import is_tasks_backlog
 from perdure.text import shell_word, shorten, valid_text
 
@@ -80,29 +79,6 @@ class DeliveryStopped(Exception):
 def not_delivered(reason: Reason, message: str) -> DeliveryStopped:
     """Return the exception that ends a delivery with status NOT_DELIVERED, for a reason."""
     return DeliveryStopped(Status.NOT_DELIVERED, reason, message)
-
-
-def draft_reasons(state: DeliveryState, prepared: PreparedWorkspace) -> list[str]:
-    """Return, as short texts, why a change can only be a draft or not land: not tested, not reviewed, red tests,
-    blockers of the review. Empty when there is no reason.
-
-    That tests or a review were not made counts only when the repository does not allow it (`allow_untested`); red tests
-    do not count when a person has approved them.
-    """
-    reasons = []
-    tests, review = state.testing.verdict, state.reviewing.result
-    if not prepared.publishing.allow_untested:
-        if tests is None:
-            reasons.append("not tested: the test phase was not selected")
-        elif tests.status is TestsStatus.NONE:
-            reasons.append("not tested: the repository has no test command")
-        if review.status is ReviewStatus.SKIPPED:
-            reasons.append("not reviewed: the review phase was not selected")
-    if tests is not None and tests.status is TestsStatus.RED and red_tests_approval(state) is None:
-        reasons.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
-    if review.status is ReviewStatus.BLOCKED:
-        reasons.append("the review found blockers")
-    return reasons
 
 
 def interpret_failure(error: ActivityError) -> BaseException:

@@ -19,7 +19,6 @@ from perdure.models.phases import Step
 from perdure.models.rules.allowance import Limit, reached_limit, time_left, time_over_reason
 from perdure.models.rules.inbox import record_decision
 from perdure.models.webui import captions
-from perdure.text import shorten
 from workflows.endings import not_delivered, raise_if_cancelled
 
 PREPARE_TIME = timedelta(hours=24)
@@ -130,7 +129,7 @@ class DeliveryGates:
         state = self.state
         if (question := state.gates.question) is None:
             return
-        prompt, subject = shorten(f"question: {question.text}", 200), state.gates.question_id
+        prompt, subject = question.line, state.gates.question_id
         decided = await self.ask_person(Gate.QUESTION, subject, prompt, ("answer",), question=question)
         state.messages.pending = (
             UserMessage(id=f"answer-{subject}", text=decided.note, question=question.text),

@@ -88,15 +88,15 @@ class ForgeSteps:
             raise interpret_failure(error) from error
         self._runner.state.notes = checked.notes
 
-    async def tell_issue(self, reason: str) -> None:
-        """Update the comment on the issue: a person has to decide something or, with an empty `reason`, has decided.
-        Does nothing when comments are not configured. Raises CancelledError when the delivery was cancelled."""
+    async def tell_issue(self, reason: str, gate: str) -> None:
+        """Update the comment on the issue: it waits at this gate or, with an empty `reason`, no longer does. Does
+        nothing when comments are not configured. Raises CancelledError when the delivery was cancelled."""
         prepared = self._runner.state.prepared
         if prepared is not None and prepared.decisions.comments:
-            await self.update_issue_comment(workflow.info().workflow_id, reason)
+            await self.update_issue_comment(workflow.info().workflow_id, reason, gate)
             raise_if_cancelled()
 
-    async def update_issue_comment(self, workflow_id: str, waiting: str = "") -> None:
+    async def update_issue_comment(self, workflow_id: str, waiting: str = "", gate: str = "") -> None:
         """Create or update the one comment on the issue, and wait for that: status, what is waited for, pull request. A
         failure becomes a note.
 
@@ -119,6 +119,7 @@ class ForgeSteps:
             reason=state.reason or "",
             message=shorten(state.message, 500),
             waiting=waiting,
+            gate=gate,
             pull_request=state.publishing.pull_request,
             tests=state.testing.verdict if has_ended else None,
             review_result=state.reviewing.result if has_ended else ReviewResult(),

@@ -15,11 +15,12 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import delivery_title
 from perdure.adapters.system.files import append_json_line, read_json_lines
 from perdure.adapters.system.home import Home
+from perdure.models.checks.report import Severity
 from perdure.models.delivery.publishing import CommentInput, ShipInput
 from perdure.models.delivery.request import keyed_hash
 from perdure.models.delivery.result import PullRequest, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.delivery.turn import Contract, Ending, TurnInput, TurnResult
-from perdure.models.delivery.work import TestVerdict
+from perdure.models.delivery.work import InspectResult, TestVerdict
 from perdure.models.errors import Diverged
 from perdure.models.ids import digest
 from perdure.models.phases import Phase
@@ -77,12 +78,39 @@ def seal_review(facts: SealedFacts, vault: Vault, work: TurnInput, result: TurnR
         facts.seal_facts(("reviewing", str(work.attempt), vault.tree_of(head)))
     trees = [fact[2] for fact in facts if fact[:2] == ("reviewing", str(work.attempt))]
     if result.outcome is not None and result.outcome.ending is Ending.DONE and trees:
-        facts.seal_facts(review_fact(trees[-1], result.outcome.artifact, int(result.outcome.data.get("blocker", 0))))
+        counts = (int(result.outcome.data.get(severity, 0)) for severity in Severity)
+        facts.seal_facts(review_fact(trees[-1], result.outcome.artifact, *counts))
 
 
-def review_fact(tree: str, review: str, blockers: int) -> Fact:
-    """Return the fact that a review of this tree, an artifact, found that many blockers."""
-    return "review", tree, review, str(blockers)
+def review_fact(tree: str, review: str, blockers: int, tech_debt: int = 0, skippable: int = 0) -> Fact:
+    """Return the fact that a review of this tree, an artifact, found that many issues of each severity."""
+    return "review", tree, review, str(blockers), str(tech_debt), str(skippable)
+
+
+def seal_texts(facts: SealedFacts, result: TurnResult) -> None:
+    """Seal what a turn's agent says that may be published: its summary, which names a commit, what it assumed, and its
+    question."""
+    texts = {
+        "summary": result.outcome.summary if result.outcome is not None else "",
+        "assumption": result.assumption,
+        "question": result.question.line if result.question is not None else "",
+    }
+    facts.seal_facts(*(text_fact(kind, text) for kind, text in texts.items() if text))
+
+
+def text_fact(kind: str, text: str) -> Fact:
+    """Return the fact that an agent of this delivery said this text, as its summary, assumption or question."""
+    return "text", kind, digest(text)
+
+
+def document_fact(name: str, artifact: str) -> Fact:
+    """Return the fact that this artifact was made here for the delivery as its `report` or `screenshots`."""
+    return "document", name, artifact
+
+
+def link_fact(name: str, url: str) -> Fact:
+    """Return the fact that a document of the delivery was published at this address."""
+    return "link", name, url
 
 
 def plan_fact(plan: str, title: str) -> Fact:
@@ -107,9 +135,11 @@ def published_title(facts: SealedFacts, vault: Vault, contract: Contract, plan: 
     return own_title or shorten(" ".join(contract.request.split()), TITLE_WORDS_CHARS)
 
 
-def inspection_fact(tree: str, blockers: int, secrets: int) -> Fact:
-    """Return the fact that the engine found this many blockers and secrets in the change up to this tree."""
-    return "inspection", tree, str(blockers), str(secrets)
+def inspection_fact(tree: str, result: InspectResult) -> Fact:
+    """Return the fact that the engine found this in the change up to this tree: so many blockers, secrets and others,
+    and an artifact that names them."""
+    counts = (result.blockers, result.secrets, result.tech_debt, result.skippable)
+    return "inspection", tree, *map(str, counts), result.findings
 
 
 def move_fact(repository: str, branch: str, onto: str, head: str) -> Fact:
@@ -120,7 +150,7 @@ def move_fact(repository: str, branch: str, onto: str, head: str) -> Fact:
 
 def pull_request_fact(pull: PullRequest) -> Fact:
     """Return the fact that the home has opened this pull request for the delivery, or updated the one that was open."""
-    return "pull request", str(pull.number), pull.url
+    return "pull request", str(pull.number), pull.url, "draft" if pull.draft else "ready"
 
 
 def require_commit(facts: SealedFacts, vault: Vault, contract: Contract, commit: str) -> None:
@@ -133,7 +163,7 @@ def require_commit(facts: SealedFacts, vault: Vault, contract: Contract, commit:
 def require_no_secret(facts: SealedFacts, vault: Vault, contract: Contract, commit: str, *, blockers: bool) -> None:
     """Raise Diverged unless the engine looked at the change up to this commit and found no secret and, unless
     `blockers` may be there, no blocker; do nothing for a delivery that began before facts were sealed."""
-    inspections = [fact[2:] for fact in facts if fact[:2] == ("inspection", vault.tree_of(commit))]
+    inspections = [fact[2:4] for fact in facts if fact[:2] == ("inspection", vault.tree_of(commit))]
     if contract.sealed and not any(secrets == "0" and (blockers or count == "0") for count, secrets in inspections):
         raise Diverged(f"nobody has looked at {commit[:12]} here and found nothing that forbids it")
 
@@ -150,7 +180,7 @@ def require_verdict(facts: SealedFacts, contract: Contract, verdict: TestVerdict
 def require_review(facts: SealedFacts, claim: ReviewResult, review: str = "") -> None:
     """Raise Diverged when a review is said to be clean and none that was made here found no blockers, or when `review`,
     an artifact, is that of none."""
-    outcomes = [fact[2:] for fact in facts if fact[0] == "review"]
+    outcomes = [fact[2:4] for fact in facts if fact[0] == "review"]
     if claim.status is ReviewStatus.CLEAN and not any(blockers == "0" for _, blockers in outcomes):
         raise Diverged("no review that found no blockers was made here for this delivery")
     if review and review not in [artifact for artifact, _ in outcomes]:
@@ -165,8 +195,9 @@ def require_comment(facts: SealedFacts, contract: Contract, work: CommentInput) 
     require_review(facts, work.review_result)
     if work.tests is not None:
         require_verdict(facts, contract, work.tests)
-    if work.pull_request is not None and pull_request_fact(work.pull_request) not in facts:
-        raise Diverged(f"pull request #{work.pull_request.number} was not opened here for this delivery")
+    pull = work.pull_request  # facts of earlier releases do not tell a draft
+    if pull is not None and not any(fact[:3] == pull_request_fact(pull)[:3] for fact in facts):
+        raise Diverged(f"pull request #{pull.number} was not opened here for this delivery")
 
 
 def require_publishable(facts: SealedFacts, vault: Vault, contract: Contract, work: ShipInput) -> None:
@@ -184,8 +215,13 @@ def require_publishable(facts: SealedFacts, vault: Vault, contract: Contract, wo
         require_verdict(facts, contract, work.tests)
     if work.draft:
         return
-    if work.tests is not None and work.tests.status is TestsStatus.RED and not work.accepted:
+    if (
+        work.tests is not None
+        and work.tests.status is TestsStatus.RED
+        and not (work.accepted and work.tests.undecidable)
+    ):
         raise Diverged("tests are red, and nobody has accepted that")
     is_reviewed = Phase.REVIEW in contract.config.delivery.phases or work.review
-    if is_reviewed and review_fact(vault.tree_of(work.head), work.review, 0) not in facts:
+    clean_review = review_fact(vault.tree_of(work.head), work.review, 0)[:4]
+    if is_reviewed and not any(fact[:4] == clean_review for fact in facts):
         raise Diverged(f"no review of {work.head[:12]} was made here that found no blockers")

@@ -16,7 +16,7 @@ from perdure.models.delivery.request import describe_invalid_field
 from perdure.models.duration import Duration
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, PERSON_CHARS, TOKENS_MOST, USD_LEAST, USD_MOST
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 _PERSON_NAME_CHARS = 60
 """Characters of a person's name that are shown in one line."""
@@ -47,6 +47,10 @@ class GateVerdict(StrEnum):
     EXPIRED = "expired"
 
 
+QUESTION_CHARS = 200
+"""The most characters of an agent's question in the one line by which people are told of it."""
+
+
 class QuestionKind(StrEnum):
     TEXT = "text"
     CHOICE = "choice"
@@ -60,6 +64,11 @@ class Question(HistoryModel):
     kind: QuestionKind = QuestionKind.TEXT
     choices: tuple[str, ...] = ()
     why: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return the question in the one line by which people are told of it."""
+        return shorten(f"question: {self.text}", QUESTION_CHARS)
 
 
 _BUDGET_EXAMPLES: dict[str, int | str] = {"usd": 5, "tokens": 500_000, "time": "1h"}

@@ -100,7 +100,7 @@ class CommentInput(HistoryModel):
     """The content that the one comment on the delivery's issue has from now on.
 
     status        running, or how the delivery ended; reason and message as in the result
-    waiting       what a person has to decide before it goes on
+    waiting       what it waits for before it goes on, in one line; gate: where it does (Gate)
     pull_request  once there is one
     branch        once its name is final; empty: the Contract's
     """
@@ -113,6 +113,7 @@ class CommentInput(HistoryModel):
     reason: str = ""
     message: str = ""
     waiting: str = ""
+    gate: str = ""
     pull_request: PullRequest | None = None
     tests: TestVerdict | None = None
     review_result: ReviewResult = ReviewResult.model_construct()

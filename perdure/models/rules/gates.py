@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict
 from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import ReviewStatus, TestsStatus
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
 from perdure.models.delivery.work import DecisionSettings, TestVerdict
@@ -108,6 +109,30 @@ def red_tests_approval_text(state: DeliveryState) -> str:
         return ""
     by = f" by {decided.by}" if decided.by else ""
     return f"approved{by}" + (f": {decided.note}" if decided.note else "")
+
+
+def draft_reasons(
+    tests: TestVerdict | None, review: ReviewStatus, *, allow_untested: bool, is_accepted: bool
+) -> list[str]:
+    """Return, as short texts, why a change can only be a draft or not land: not tested, not reviewed, red tests,
+    blockers of the review. Empty when there is no reason.
+
+    That tests or a review were not made counts only when the repository does not allow it (`allow_untested`); red tests
+    do not count when a person has approved them (`is_accepted`).
+    """
+    reasons = []
+    if not allow_untested:
+        if tests is None:
+            reasons.append("not tested: the test phase was not selected")
+        elif tests.status is TestsStatus.NONE:
+            reasons.append("not tested: the repository has no test command")
+        if review is ReviewStatus.SKIPPED:
+            reasons.append("not reviewed: the review phase was not selected")
+    if tests is not None and tests.status is TestsStatus.RED and not is_accepted:
+        reasons.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
+    if review is ReviewStatus.BLOCKED:
+        reasons.append("the review found blockers")
+    return reasons
 
 
 def _target_name(sha: str, version: int) -> str:

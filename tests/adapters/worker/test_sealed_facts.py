@@ -22,7 +22,7 @@ from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.publishing import CommentInput, ShipInput
 from perdure.models.delivery.result import PullRequest, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.delivery.turn import Contract
-from perdure.models.delivery.work import TestVerdict
+from perdure.models.delivery.work import InspectResult, TestVerdict
 from perdure.models.errors import Diverged
 from tests.repositories import CALC, make_target
 
@@ -109,7 +109,7 @@ def test_a_pull_request_that_nobody_reviewed_here_says_of_no_review_that_it_was_
     work = ShipInput(
         delivery="calc-sub", contract=PLAN, workflow_id="calc-sub", base="main", branch="b", head=base, title="x"
     )
-    facts.seal_facts(sealed_facts.inspection_fact(vault.tree_of(base), 0, 0))
+    facts.seal_facts(sealed_facts.inspection_fact(vault.tree_of(base), InspectResult()))
     require_publishable(facts, vault, contract, work)
     clean = work.model_copy(update={"review_result": ReviewResult(status=ReviewStatus.CLEAN)})
     foreign = work.model_copy(update={"draft": True, "review": ANOTHER})
