@@ -14,7 +14,7 @@ requests only its workflow can write: `sign_item_request` signs them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -23,11 +23,11 @@ from temporalio import activity
 from activities.concurrency_limit import find_limit_reason
 from activities.contract_builder import ContractBuilder
 from activities.on_host import OnHost
+from perdure.adapters.forges.backlog_body import backlog_body, backlog_footer, backlog_title
 from perdure.adapters.forges.base import HostedForge, Proposal
-from perdure.adapters.forges.body import BODY_CHARS, marker, part_start
-from perdure.adapters.forges.markdown import code_span, neutral_text, neutral_title
+from perdure.adapters.forges.markdown import code_span, neutral_title
 from perdure.adapters.git.command import redact
-from perdure.adapters.git.integration import IntegrationBranch, landed_issues
+from perdure.adapters.git.integration import IntegrationBranch, list_landed
 from perdure.adapters.git.landing import fetch_integration_branch
 from perdure.adapters.git.publish import count_commits, publish_first_commit
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, remote_heads
@@ -209,20 +209,21 @@ class BacklogActivities(OnHost):
         squashed = vault.tree_of(head) == vault.tree_of(base_sha) and not vault.is_ancestor(base_sha, head)
         if squashed or vault.is_ancestor(head, base_sha):
             return CloseBacklogResult(message=f"{work.base} has all of {work.branch}: there is nothing to propose")
-        if not (issues_by_commit := landed_issues(vault, head, base_sha, work.backlog)):
+        if not (landed := list_landed(vault, head, base_sha, work.backlog)):
             message = f"nothing of {work.backlog} is on {work.branch}: there is nothing to propose"
             return CloseBacklogResult(message=message)
         forge = self._host.forges.forge(target.url)
         if forge is None:
             message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
             return CloseBacklogResult(message=message)
-        landed = set(work.issues) & set[int]().union(*issues_by_commit)
-        closed_issues = landed if landed and self._closes_issues(vault, work, base_sha) else set[int]()
-        footer = _pull_request_footer(work, closed_issues)
+        landed_issues = {commit.issue for commit in landed if commit.issue is not None}
+        done = landed_issues & set(work.issues)
+        closed_issues = done if done and self._closes_issues(vault, work, base_sha) else set[int]()
+        footer = backlog_footer(work, landed_issues, closed_issues)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
-            title=shorten(neutral_title(" ".join(work.title.split())), TITLE_CHARS),
-            body=_pull_request_body(work, _behind_note(vault, work, head, base_sha), footer),
+            title=shorten(neutral_title(backlog_title(work, landed)), TITLE_CHARS),
+            body=backlog_body(work, landed, _behind_note(vault, work, head, base_sha), footer),
             head=work.branch,
             head_sha=head,
             base=work.base,
@@ -322,36 +323,6 @@ def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str
         f"{code_span(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
     )
     return f"> {difference}: its items were tested without {'them' if count != 1 else 'it'}.\n\n"
-
-
-def _pull_request_body(work: CloseBacklogInput, behind: str, end: str) -> str:
-    """Return the text of the backlog's pull request, at most BODY_CHARS: the hidden mark where its part begins, the
-    note `behind`, the table of items, with markup of other people made harmless, and `end`.
-
-    A table that is too long is cut, and a remark says by how much.
-    """
-    begin_mark = f"{part_start(delivery_key(work.backlog))}\n"
-    text, remaining_chars = behind + neutral_text(work.body), BODY_CHARS - len(begin_mark) - len(end) - 100
-    if len(text) > remaining_chars:
-        text = (
-            text[: text.rfind("\n", 0, remaining_chars)]
-            + f"\n\n_… cut here, {len(text) - remaining_chars} more characters_"
-        )
-    return begin_mark + text + end
-
-
-def _pull_request_footer(work: CloseBacklogInput, closed_issues: Set[int]) -> str:
-    """Return the end of the pull request's text: the issues that merging closes, and those that it leaves open, the
-    backlog's name, and the hidden marker by which the pull request is recognised."""
-    closing = ", ".join(f"closes #{number}" for number in work.issues if number in closed_issues)
-    left_open = ", ".join(f"#{number}" for number in work.issues if number not in closed_issues)
-    sentences = [f"C{closing[1:]}."] if closing else []
-    sentences += [f"Merging this leaves {left_open} open."] if left_open else []
-    issues_paragraph = f"\n\n{' '.join(sentences)}" if sentences else ""
-    return (
-        f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog "
-        f"{code_span(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
-    )
 
 
 class StackActivity(OnHost):

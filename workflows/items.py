@@ -46,11 +46,10 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.rules.changes import apply_item_end, end_idle_item
-from perdure.models.rules.dependencies import start_branch
-from perdure.models.rules.landed_checks import checks_for_landing, unchecked_summary
+from perdure.models.rules.dependencies import start_branch, unlanded_outcomes
+from perdure.models.rules.landed_checks import checks_for_landing, unchecked_items
 from perdure.models.rules.parallel_builds import parent_of_task
 from perdure.models.rules.scheduling import ItemStart, count_items_to_land, next_to_land
-from perdure.models.webui.backlog import render_items_table
 from perdure.text import shell_word, shorten
 from workflows.children import Child, Children, Signal, hold_signal, message_signal, send_to_all
 from workflows.endings import failure_reason
@@ -353,15 +352,15 @@ class Items:
         if self.request.is_stack:
             state.message = f"{len(landed)} of {count_items_to_land(state)} items have a pull request"
             return
-        id, notes = workflow.info().workflow_id, (*state.notes, unchecked_summary(state))
+        id = workflow.info().workflow_id
         work = CloseBacklogInput(
             backlog=id,
             repository=self.request.repository,
             base=opened.base,
             branch=opened.branch,
             head=state.landing.head,
-            title=f"{id}: {len(landed)} of {count_items_to_land(state)} items",
-            body="\n\n".join([render_items_table(self.request, state), *(f"- {note}" for note in notes if note)]),
+            unlanded=unlanded_outcomes(state),
+            unchecked=unchecked_items(state),
             issues=tuple(sorted(filter(None, (state.items[id].item.issue_number for id in landed)))),
             source=self.request.source or "",
             backlog_request=self.request_fields,

@@ -143,31 +143,35 @@ def _value_format(trailer: str) -> str:
     return f"%(trailers:key={trailer},valueonly,unfold,separator=%x2C)"
 
 
+@dataclass(frozen=True)
+class LandedCommit:
+    """A commit of a backlog on its branch, by its own message. `issue`: the number that it says it is for, or None."""
+
+    commit: str
+    item: str
+    subject: str
+    issue: int | None
+
+
+def list_landed(vault: Vault, tip: str, base: str, backlog: str) -> list[LandedCommit]:
+    """Return the commits of this backlog that `tip` has and `base` has not, the oldest first. Nobody but who may push
+    to the branch can have written what they say."""
+    trailers = "%x00".join(_value_format(name) for name in (BACKLOG_TRAILER, ITEM_TRAILER, ISSUE_TRAILER))
+    output = vault.git.execute(
+        "log", "--reverse", "--topo-order", f"--format={trailers}%x00%H%x00%s", "--end-of-options", tip, f"^{base}"
+    )
+    parts = (line.split("\0", 4) for line in output.lines)
+    return [
+        LandedCommit(commit, item, subject, int(issue) if _ISSUE_NUMBER.fullmatch(issue) else None)
+        for owner, item, issue, commit, subject in parts
+        if owner == backlog
+    ]
+
+
 def landed_items(vault: Vault, tip: str, base: str, backlog: str) -> dict[str, str]:
     """Return, by item, the oldest commit for it of this backlog that `tip` has and `base` has not."""
-    output = vault.git.execute(
-        "log",
-        f"--format=%H%x00{_value_format(BACKLOG_TRAILER)}%x00{_value_format(ITEM_TRAILER)}",
-        "--end-of-options",
-        tip,
-        f"^{base}",
-    )
-    parts = (line.split("\0") for line in output.lines)
-    return {item: commit for commit, owner, item in parts if owner == backlog and item}
-
-
-def landed_issues(vault: Vault, tip: str, base: str, backlog: str) -> list[set[int]]:
-    """Return, for each commit of this backlog that `tip` has and `base` has not, the issues that it says it is for:
-    one at most. Nobody but who may push to the branch can have written them."""
-    output = vault.git.execute(
-        "log",
-        f"--format={_value_format(BACKLOG_TRAILER)}%x00{_value_format(ISSUE_TRAILER)}",
-        "--end-of-options",
-        tip,
-        f"^{base}",
-    )
-    parts = (line.split("\0") for line in output.lines)
-    return [{int(issue)} if _ISSUE_NUMBER.fullmatch(issue) else set() for owner, issue in parts if owner == backlog]
+    landed = list_landed(vault, tip, base, backlog)
+    return {commit.item: commit.commit for commit in reversed(landed) if commit.item}
 
 
 def _copy_commit(vault: Vault, commit: str, tree: str, parent: str) -> str:

@@ -1,5 +1,5 @@
-"""What a pull request, a comment on an issue and a commit say of a delivery: made of its sealed facts, its contract and
-sentences of this home's own, in place of what a workflow claims.
+"""The words of a delivery's pull request, of the comment on its issue and of its commits: made of its sealed facts, its
+contract and sentences of this home's own, in place of what a workflow claims.
 
 A claim that no fact supports is left out or put right, never refused: a delivery that an earlier release began has
 fewer facts, and is published all the same.
@@ -36,7 +36,7 @@ _WAITING_TEXTS: dict[str, str] = {
     Gate.DEATHS: "try again what was cut off, or end it",
     Gate.LANDING: "mend once more what could not land, or end it",
 }
-"""What is waited for, by gate."""
+"""Sentences about the gate at which a delivery waits."""
 
 
 def restate_pull_request(
@@ -149,8 +149,8 @@ def _sealed_review_result(facts: SealedFacts, claim: ReviewResult, review: str =
     ]
     if not results:
         return claim
-    found = claim.model_copy(update={"report": None, "findings": None})
-    return found if found in results else results[-1]
+    claimed_counts = claim.model_copy(update={"report": None, "findings": None})
+    return claimed_counts if claimed_counts in results else results[-1]
 
 
 def _inspections(facts: SealedFacts, tree: str) -> list[InspectResult]:

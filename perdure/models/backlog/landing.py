@@ -275,7 +275,8 @@ class ResumeResult(HistoryModel):
 class CloseBacklogInput(HistoryModel):
     """Open one pull request from the integration branch into `base`.
 
-    body             the table of items, in Markdown
+    unlanded         by item that did not land, what came of it (perdure.models.rules.dependencies.unlanded_outcomes)
+    unchecked        landed items whose checks are not known to hold on the branch as it is
     issues           numbers of the issues that are done with it
     backlog_request  the backlog's request without its items
     """
@@ -285,8 +286,8 @@ class CloseBacklogInput(HistoryModel):
     base: str
     branch: str
     head: str
-    title: str
-    body: str
+    unlanded: dict[str, str] = {}
+    unchecked: tuple[str, ...] = ()
     issues: tuple[int, ...] = ()
     source: str = ""
     backlog_request: dict[str, object] = {}

@@ -343,3 +343,20 @@ def _direct_dependencies(item: BacklogItem | None) -> Iterable[str]:
 def _landing_time(item_state: ItemState) -> float:
     """Return when an item landed, in seconds since 1970; 0: not known."""
     return item_state.child.ended_at.timestamp() if item_state.child.ended_at is not None else 0.0
+
+
+OUTCOMES = ("failed", "skipped", "cancelled", "decomposed", "building", "not begun")
+"""Outcomes of an item that has not landed, besides `blocked by` and the id of another one."""
+
+
+def unlanded_outcomes(state: BacklogState) -> dict[str, str]:
+    """Return what came of each item that has not landed, by id, in their order: one of OUTCOMES, or which other item
+    it is blocked by."""
+    blocked_by = Dependencies.from_state(state).blocked_by
+    order = sorted(state.items, key=lambda id: (state.items[id].order, id))
+    phases = {id: state.items[id].phase for id in order if state.items[id].phase is not ItemPhase.LANDED}
+    not_begun = {id: f"blocked by {culprit}" for id, culprit in blocked_by.items()}
+    return {
+        id: not_begun.get(id, "not begun") if phase is ItemPhase.WAITING else phase.value
+        for id, phase in phases.items()
+    }

@@ -3,7 +3,7 @@ last moved, and the question to a person about those that fail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from perdure.models.backlog.request import CHECKS_MOST
@@ -86,9 +86,17 @@ def clear_resolved_question(state: BacklogState) -> None:
 def unchecked_summary(state: BacklogState) -> str:
     """Return one line that names landed items whose checks are not known to pass on the branch as it is now; empty when
     there are none."""
-    item_ids = [item_state.item.id for item_state in _unchecked_items(state)]
-    if not item_ids:
-        return ""
+    item_ids = unchecked_items(state)
+    return unchecked_line(item_ids) if item_ids else ""
+
+
+def unchecked_items(state: BacklogState) -> tuple[str, ...]:
+    """Return the landed items whose checks are not known to pass on the branch as it is now."""
+    return tuple(item_state.item.id for item_state in _unchecked_items(state))
+
+
+def unchecked_line(item_ids: Sequence[str]) -> str:
+    """Return one line that names these landed items, whose checks are not known to pass on the branch."""
     more = f" and {len(item_ids) - _NAMES_SHOWN} more" if len(item_ids) > _NAMES_SHOWN else ""
     return f"the checks of {', '.join(item_ids[:_NAMES_SHOWN])}{more} are not known to hold on the branch as it is"
 

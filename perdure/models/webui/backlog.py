@@ -1,5 +1,5 @@
-"""A backlog's current details, the Markdown that the Web UI shows beside its workflow, and the table of items in its
-pull request. The counts of items by phase are shared with notices, the page and the terminal."""
+"""A backlog's current details, the Markdown that the Web UI shows beside its workflow. The counts of items by phase are
+shared with notices, the page and the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from perdure.models.backlog.request import BacklogRequest
 from perdure.models.backlog.state import BacklogState, ItemPhase, ItemView
 from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
-from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import item_views, unreserved_usd
 from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, format_price, page_link
 from perdure.models.webui.markdown import escape_line
@@ -29,9 +28,6 @@ _WAITING = 10
 
 _ABOUT_BYTES = 5_000
 """Of what is to be decided, together: a quarter of the details. The delivery's own have more of it."""
-
-_TABLE_BYTES = 40_000
-"""Of the table in a pull request: forges take 64 KiB for a body."""
 
 _GAP = "\u00a0\u00a0"
 """The Web UI puts no space between the columns of a table."""
@@ -65,16 +61,6 @@ def render_backlog_details(request: BacklogRequest, state: BacklogState, now: da
     return "\n".join(
         [*lines, "", *head, *_fit_rows((_item_row(item, _GAP) for item in items), len(items), remaining_bytes)]
     )
-
-
-def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
-    """Return the Markdown table of items for the pull request of their branch, those that landed first; at most
-    _TABLE_BYTES, items that do not fit are counted."""
-    order = {id: (item.phase is not ItemPhase.LANDED, item.order, id) for id, item in state.items.items()}
-    blocked_by = Dependencies.from_state(state).blocked_by
-    rows = (_pull_request_row(state, id, blocked_by.get(id, "")) for id in sorted(order, key=lambda id: order[id]))
-    head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
-    return "\n".join([*head, *_fit_rows(rows, len(order), _TABLE_BYTES)])
 
 
 _PHASE_LABELS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
@@ -203,21 +189,6 @@ def _item_row(item: ItemView, gap: str) -> str:
     name = f"{mark}{escape_line(item.id, 40)}{mark}"
     paid = format_price(item.usd) if item.usd else ""
     return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
-
-
-def _pull_request_row(state: BacklogState, id: str, culprit: str) -> str:
-    """Return an item's row in the table of the pull request: id, caption, outcome and its reason, commit and cost.
-    `culprit`: the item that blocks it; empty: none."""
-    item = state.items[id]
-    why = "" if item.phase is ItemPhase.LANDED else item.message or item.child.reason
-    not_begun = f"blocked by {escape_line(culprit, 40)}" if culprit else "not begun"
-    outcome = not_begun if item.phase is ItemPhase.WAITING else item.phase.value
-    commit = f"`{item.landing.commit[:12]}`" if item.landing.commit else ""
-    return (
-        f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | "
-        f"{outcome}{': ' if why else ''}{escape_line(why, 120)} "
-        f"| {commit} | {format_price(item.child.usd) if item.child.usd else ''} |"
-    )
 
 
 def _fit_rows(rows: Iterable[str], total: int, remaining_bytes: int) -> list[str]:

@@ -48,8 +48,6 @@ class Opening:
             base="main",
             branch=OWN,
             head=head,
-            title="Night: 2 of 3 items landed",
-            body="| item | state |\n|---|---|\n| api | landed, closes #1, says @ada |\n",
         )
         closed: CloseBacklogResult = await in_activity(
             BacklogActivities(self.host).close_backlog, work.model_copy(update=more)
@@ -178,14 +176,14 @@ async def test_an_empty_repository_gets_its_first_commit_with_the_branch(opening
 async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Opening) -> None:
     await opening.make()
     assert "nothing to propose" in (await opening.close("")).message
-    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    head = opening.commit(OWN, "feat: x for @ada\n\nPerdure-Backlog: night\nPerdure-Item: api\n", OWN)
     closed = await opening.close(head)
     assert closed.pull_request is not None
     assert await opening.close(head) == closed, "killed before it could say so"
     [(pull, state)] = LocalForge(str(opening.origin)).list_pulls()
     assert (pull.number, state) == (closed.pull_request.number, "open")
     body = LocalForge(str(opening.origin)).pull_details(pull.number).body
-    assert "| api | landed" in body
+    assert "| api | feat: x for" in body
     assert "@ada" not in body, "nobody is called by the words of an item"
     assert body.rstrip().endswith("<!-- perdure:delivery=night -->")
 
@@ -195,12 +193,12 @@ async def test_two_backlogs_on_one_branch_share_its_pull_request_each_with_its_o
     opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
     head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 5\n", OWN)
     first = await opening.close(head)
-    day = {"backlog": "day", "title": "Day", "body": "| mail | landed |\n", "issues": (5,)}
+    day = {"backlog": "day", "issues": (5,)}
     for _ in range(2):
         again = await opening.close(head, **day)
     assert again.pull_request is not None
     assert again.pull_request == first.pull_request, "the first one's title"
-    await opening.close(head, body="| api | landed again |\n")
+    await opening.close(head, unlanded={"api": "failed"})
     [(pull, _)] = LocalForge(str(opening.origin)).list_pulls()
     check_shared(LocalForge(str(opening.origin)).pull_details(pull.number).body)
 
@@ -210,9 +208,9 @@ def check_shared(body: str) -> None:
     marks = [f"<!-- perdure:{mark}={id} -->" for id in ("night", "day") for mark in ("begins", "delivery")]
     assert [line for line in body.splitlines() if line.startswith("<!--")] == marks
     night, day = body.split(f"{marks[1]}\n")
-    assert "| api | landed again |" in night
-    assert "2 of 3" not in night
-    assert "| mail | landed |" in day
+    assert "| api | | failed | |" in night
+    assert "| feat: y | landed |" not in night
+    assert "| feat: y | landed |" in day
     assert "Closes #5." in day
 
 
@@ -229,24 +227,27 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
             "only whoever has the token asks for them"
         )
         assert list((await opening.make(repository=where, backlog_request=said)).issues) == numbers
-        opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+        opening.commit(OWN, "feat: x, closes #1, says @ada\n\nPerdure-Backlog: night\n", OWN)
         head = opening.commit(OWN, "feat: y\n\nPerdure-Backlog: day\nPerdure-Issue: 5\n", OWN)
         closed = await opening.close(head, repository=where)
         assert await opening.close(head, repository=where) == closed, "killed before it could say so"
         (alone,) = github.pulls("me/calc")
         for more in (
-            {"backlog": "day", "body": "| mail | landed |\n", "issues": (5,)},
-            {"body": "| api | landed again |\n"},
+            {"backlog": "day", "issues": (5,)},
+            {"unlanded": {"api": "failed"}},
         ):
-            assert (await opening.close(head, repository=where, **more)).pull_request == closed.pull_request
+            again = await opening.close(head, repository=where, **more)
+            assert again.pull_request is not None
+            assert closed.pull_request is not None
+            assert again.pull_request.number == closed.pull_request.number
         check_shared(github.pulls("me/calc")[0]["body"])
         await host.close()
         pull = alone
         assert closed.pull_request is not None
         assert (pull["number"], pull["head"]["ref"], pull["base"]["ref"]) == (closed.pull_request.number, OWN, "main")
-        assert pull["title"] == "Night: 2 of 3 items landed"
+        assert pull["title"] == "night: 1 of 1 items"
         assert pull["draft"] is False
-        assert "| api | landed" in pull["body"]
+        assert "| feat: x, closes" in pull["body"]
         assert "@ada" not in pull["body"]
         assert "closes #1" not in pull["body"], "an item's words close nobody's issue"
         assert github.violations == []
@@ -282,7 +283,39 @@ async def test_it_closes_no_issue_that_no_landed_commit_of_the_backlog_names(ope
     closed = await opening.close(head, issues=(14, 15, 16))
     assert closed.pull_request is not None
     body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
-    assert "\nCloses #14. Merging this leaves #15, #16 open.\n" in body
+    assert "\nCloses #14.\n" in body
+    assert "#15" not in body
+
+
+async def test_the_pull_request_tells_of_no_item_in_words_that_a_workflow_made_up(opening: Opening) -> None:
+    await opening.make()
+    message = "feat: x | 4 green |\n\nPerdure-Backlog: night\nPerdure-Item: api\nPerdure-Issue: 14\n"
+    head = opening.commit(OWN, message, OWN)
+    made_up = {"title": "4321 green", "body": "| mail | 4321 green |", "unchecked": ("api", "4321 green")}
+    work = CloseBacklogInput.model_validate(
+        {
+            "backlog": "night",
+            "repository": str(opening.origin),
+            "base": "main",
+            "branch": OWN,
+            "head": head,
+            "unlanded": {"mail": "failed", "page": "blocked by mail", "4321 green": "failed", "docs": "4321 green"},
+            **made_up,
+        }
+    )
+    closed = await in_activity(BacklogActivities(opening.host).close_backlog, work)
+    assert closed.pull_request is not None
+    assert closed.pull_request.title == "night: 1 of 3 items"
+    details = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number)
+    assert "4321" not in details.body
+    rows = [line for line in details.body.splitlines() if line.startswith("| ")]
+    assert rows[1:] == [
+        f"| api | feat: x \\| 4 green \\| | landed | `{head[:12]}` |",
+        "| mail | | failed | |",
+        "| page | | blocked by mail | |",
+    ]
+    assert "\n- the checks of api are not known to hold on the branch as it is\n" in details.body
+    assert "\nMerging this leaves #14 open.\n" in details.body
 
 
 async def test_a_branch_on_which_the_backlog_has_landed_nothing_is_not_proposed(opening: Opening) -> None:

@@ -1,5 +1,5 @@
-"""The words of a pull request, of a comment on an issue and of a commit: what the home has sealed and its own sentences,
-whatever the arguments of an activity say. Real activities, a real vault, a forge over HTTP."""
+"""The words of a pull request, of a comment on an issue and of a commit: what the home has sealed and its own
+sentences, whatever the arguments of an activity say. Real activities, a real vault, a forge over HTTP."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ async def prepared(tmp_path: Path) -> AsyncIterator[Delivery]:
 async def test_a_pull_request_says_nothing_that_only_the_arguments_of_its_activity_say(tmp_path: Path) -> None:
     async with prepared(tmp_path) as delivery:
         tree, own = delivery.vault.tree_of(delivery.head), delivery.contract.repository
-        found = delivery.findings("a wide except")
-        sealed = InspectResult(findings=found, tech_debt=1)
+        findings = delivery.findings("a wide except")
+        sealed = InspectResult(findings=findings, tech_debt=1)
         review = delivery.vault.put_artifact("calc-sub", b'{"summary": "x", "issues": []}')
         delivery.facts.seal_facts(
             sealed_facts.inspection_fact(tree, sealed),
@@ -132,7 +132,7 @@ async def test_a_pull_request_says_nothing_that_only_the_arguments_of_its_activi
 
         result = TurnResult(checkpoint="c", summary="s", assumption="it rounds down")
         sealed_facts.seal_texts(delivery.facts, result)
-        body = await delivery.opens(draft=True, findings=found, assumptions=("it rounds down", MADE_UP))
+        body = await delivery.opens(draft=True, findings=findings, assumptions=("it rounds down", MADE_UP))
         assert "it rounds down" in body
         assert "a wide except" in body
         assert MADE_UP not in body
