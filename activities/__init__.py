@@ -82,6 +82,10 @@ def workspace_activities(host: Host) -> Activities:
     return [
         *([LandActivity(host).land] if host.publisher_queue else publisher_activities(host)),
         PrepareActivity(host).prepare,
+        SignItemRequestActivity(host).sign_item_request,
+        BacklogActivities(host).open_backlog,
+        FollowActivities(host).follow,
+        FollowActivities(host).check_landed,
         specialists.split_plan,
         specialists.take_tasks,
         TakeAttemptActivity(host).take_attempt,

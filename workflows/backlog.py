@@ -21,7 +21,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import TITLE, stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
-from perdure.models.rules.admission import backlog_refusal
+from perdure.models.rules.admission import backlog_refusal, id_refusal
 from perdure.models.rules.backlog import continued_request, digest_of_items, parse_backlog
 from perdure.models.rules.landed_checks import unchecked_summary
 from perdure.models.rules.scheduling import is_finished, item_views, next_start_time, startable_items
@@ -325,7 +325,10 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         if is_continued:
             return continued_request(raw)
         request = parse_backlog(raw)
-        if (reason := backlog_refusal(request)) and workflow.patched(ADMISSION):
+        reason, info = backlog_refusal(request), workflow.info()
+        if not (reason or info.parent):  # what a workflow starts was counted with it
+            reason = id_refusal(info.workflow_id, backlog=True)
+        if reason and workflow.patched(ADMISSION):
             raise InvalidRequest(reason)
         for order, item in enumerate(request.items):
             self.state.items[item.id] = ItemState(item=item, order=order)

@@ -31,7 +31,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
+from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT
 from perdure.models.phases import Phase
 from perdure.models.rules.changes import ended_reason
 from perdure.models.rules.landed_checks import (
@@ -267,7 +267,7 @@ class BaseFollower:
             name,
             work,
             result_type=result,
-            task_queue=TASK_QUEUE,
+            task_queue=self._request.open_queue,
             schedule_to_close_timeout=patience,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=FORGE_RETRIES,

@@ -28,7 +28,7 @@ from perdure.models.delivery.work import EscalationSettings
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import PLACE_CHARS
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
-from perdure.models.rules.admission import amounts_refusal, delivery_refusal
+from perdure.models.rules.admission import amounts_refusal, delivery_refusal, id_refusal
 from perdure.models.rules.parallel_builds import is_tasks_backlog
 from perdure.text import shell_word, shorten, valid_text
 
@@ -201,6 +201,9 @@ def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryReq
     # origin of a retry is asked for, and only its amounts may be others then.
     resume = request.resume
     reason = delivery_refusal(request) if resume is None else "" if resume.continued else amounts_refusal(request)
+    info = workflow.info()
+    if not (reason or resume or info.parent):  # what a workflow starts was counted with it
+        reason = id_refusal(info.workflow_id)
     if reason and workflow.patched(ADMISSION):
         raise invalid_request(reason)
     check_parent(request)

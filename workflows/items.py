@@ -117,7 +117,9 @@ class Items:
             backlog_request=self.request_fields,
         )
         self.state.waiting = "creating its branch"
-        opened = await self.run_activity("open_backlog", work, OpenBacklogResult, "the base")
+        opened = await self.run_activity(
+            "open_backlog", work, OpenBacklogResult, "the base", queue=self.request.open_queue
+        )
         if self.request.is_stack:  # each item has a branch of its own
             if self.request.issues:
                 self._add_issue_items(
@@ -225,6 +227,7 @@ class Items:
             agent=backlog.agent,
             config=backlog.config,
             source=backlog.source,
+            host=backlog.host,
             landing=LandingPlace(
                 backlog=workflow.info().workflow_id,
                 item=item.id,
@@ -252,7 +255,7 @@ class Items:
             request=raw,
         )
         activity_name = "sign_item_request" if workflow.patched("sign_item_request") else "vouch"
-        signed = await self.run_activity(activity_name, work, SignRequestResult, summary)
+        signed = await self.run_activity(activity_name, work, SignRequestResult, summary, queue=self.request.open_queue)
         return raw | ({"proof": signed.proof} if signed.proof else {})
 
     async def _start_delivery(self, start: ItemStart, entry: ItemState) -> None:

@@ -26,14 +26,14 @@ from perdure.client.history.fold import BacklogHistory
 from perdure.client.history.runs import read_backlog_history, read_request
 from perdure.client.server.calls import query_workflow, send_update, unknown_named_by
 from perdure.client.server.view import RunDescription, describe_run, ended_run_id, find_accepted_run
-from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
+from perdure.client.submit import ATTACH, add_host, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
 from perdure.models.base import read_as
 from perdure.models.delivery.request import request_proof
 from perdure.models.errors import BadInput, InvalidRequest, NotBegun, NoWorker, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW, stack_workflow_id
-from perdure.models.rules.admission import backlog_refusal
+from perdure.models.rules.admission import backlog_refusal, id_refusal
 from perdure.models.rules.backlog import (
     OTHER_ITEMS,
     backlog_attach_refusal,
@@ -353,6 +353,7 @@ async def submit_backlog(
     id: str,
     patience: timedelta | None = None,
     *,
+    queue: str = "",
     from_selector: bool = False,
 ) -> BacklogSubmission:
     """Start a backlog, or attach to the one of that id, running or ended, as long as it is the same.
@@ -360,14 +361,15 @@ async def submit_backlog(
     The same: repository, base, branch and items; all other settings stay those of the first. With `from_selector` the
     items are the issues that one selector finds just now, and the id says which selector: a backlog that was started
     when it found other issues is then the same, too, and the issues it lacks are returned in `missing_issues`, not
-    added. `key` signs the request; None leaves it unsigned. With `patience`, waits at most that long until a worker has
-    accepted the request; `accepted` says if one has. Raises BadInput when a different backlog or another workflow has
-    that id, and InvalidRequest when the request is not valid.
+    added. `key` signs the request; None leaves it unsigned; `queue`: of its host, where it names a path. With
+    `patience`, waits at most that long until a worker has accepted the request; `accepted` says if one has. Raises
+    BadInput when a different backlog or another workflow has that id, and InvalidRequest when the request is not
+    valid.
     """
     sent = request if isinstance(request, BacklogRequest) else parse_backlog(request)
-    if reason := backlog_refusal(sent):
+    if reason := backlog_refusal(sent) or id_refusal(id, backlog=True):
         raise InvalidRequest(reason)
-    raw = sent.model_dump(mode="json", exclude_defaults=True)
+    raw = await add_host(client, sent.model_dump(mode="json", exclude_defaults=True), queue)
     if key is not None:
         raw["proof"] = request_proof(key, id, {name: value for name, value in raw.items() if name != "items"})
     backlog = Backlog(client, id)

@@ -20,6 +20,7 @@ from perdure.client.schedules import Schedules
 from perdure.client.server.view import ListEntry, list_newest, list_waiting
 from perdure.client.submit import (
     RequestFingerprint,
+    add_host,
     find_running_duplicate,
     is_running_duplicate,
     require_same_request,
@@ -33,7 +34,7 @@ from perdure.models.delivery.request import DeliveryRequest, parse_request, requ
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.events import Event
 from perdure.models.ids import DELIVERY_WORKFLOW, issue_delivery_id
-from perdure.models.rules.admission import delivery_refusal
+from perdure.models.rules.admission import delivery_refusal, id_refusal
 from perdure.text import shell_word
 
 
@@ -55,11 +56,11 @@ class Perdure:
 
     `client` needs `plugins=[perdure.plugin.perdure_plugin()]`. `key` is that of the home whose worker carries requests
     out (the file `key` in its PERDURE_HOME). With it a request may name a repository or a checkout by its path on that
-    host.
+    host; `queue` is that host's task queue: while a worker serves it, such a request goes there and to no other host.
     """
 
-    def __init__(self, client: Client, key: bytes | None = None) -> None:
-        self.client, self._key = client, key
+    def __init__(self, client: Client, key: bytes | None = None, queue: str = "") -> None:
+        self.client, self._key, self._queue = client, key, queue
 
     @property
     def key(self) -> bytes | None:
@@ -93,7 +94,7 @@ class Perdure:
         latest after that time: it is submitted all the same, and `accepted` is False.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
-        if reason := delivery_refusal(sent):
+        if reason := delivery_refusal(sent) or id_refusal(id or ""):
             raise InvalidRequest(reason)
         if id is None and sent.issue_number is not None and not (new or name):
             id = issue_delivery_id(sent.repository, sent.issue_number)
@@ -125,7 +126,7 @@ class Perdure:
         Raises WorkflowAlreadyStartedError when there is one of that id, running or not, and InvalidRequest when the
         worker refuses it.
         """
-        raw = sent.model_dump(mode="json", exclude_defaults=True)
+        raw = await add_host(self.client, sent.model_dump(mode="json", exclude_defaults=True), self._queue)
         if self._key is not None:
             raw["proof"] = request_proof(self._key, id, raw)
         delivery = self.delivery(id)
@@ -159,7 +160,7 @@ class Perdure:
 
     @property
     def schedules(self) -> Schedules:
-        return Schedules(self.client, self._key)
+        return Schedules(self.client, self._key, self._queue)
 
     async def submit_backlog(
         self,
@@ -170,7 +171,8 @@ class Perdure:
         from_selector: bool = False,
     ) -> BacklogSubmission:
         """Start a backlog or attach to it, as perdure.client.backlog.submit_backlog says."""
-        return await submit_backlog(self.client, self._key, request, id, patience, from_selector=from_selector)
+        key, queue = self._key, self._queue
+        return await submit_backlog(self.client, key, request, id, patience, queue=queue, from_selector=from_selector)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
         """Return an iterator over the events of a delivery or a backlog, as perdure.client.history.events says."""

@@ -41,7 +41,7 @@ from perdure.models.delivery.request import DeliveryRequest, schedule_proof
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.rules.admission import backlog_refusal, delivery_refusal
+from perdure.models.rules.admission import backlog_refusal, delivery_refusal, id_refusal
 from perdure.models.schedule import RecurringTime
 from perdure.text import shell_word, shorten
 
@@ -90,8 +90,8 @@ class Schedules:
     Methods raise BadInput where there is no schedule of an id, and for a server that knows no schedules.
     """
 
-    def __init__(self, client: Client, key: bytes | None) -> None:
-        self._client, self._key = client, key
+    def __init__(self, client: Client, key: bytes | None, queue: str = "") -> None:
+        self._client, self._key, self._queue = client, key, queue
 
     async def add(
         self, request: DeliveryRequest | BacklogRequest, id: str, when: RecurringTime | datetime, time_text: str
@@ -103,10 +103,13 @@ class Schedules:
         the server refuses this one.
         """
         workflow = BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else DELIVERY_WORKFLOW
-        if reason := backlog_refusal(request) if isinstance(request, BacklogRequest) else delivery_refusal(request):
+        is_backlog = isinstance(request, BacklogRequest)
+        reason = backlog_refusal(request) if isinstance(request, BacklogRequest) else delivery_refusal(request)
+        if reason := reason or id_refusal(id, backlog=is_backlog, scheduled=True):
             raise InvalidRequest(reason)
         raw = request.model_dump(mode="json", exclude_defaults=True)
         sent = digest(workflow, time_text, json.dumps(raw, sort_keys=True))
+        raw = await submit.add_host(self._client, raw, self._queue)
         if self._key is not None:
             proved = {
                 name: value for name, value in raw.items() if name != "items"

@@ -32,10 +32,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.history.runs import read_request
-from perdure.client.server.view import find_workflow
+from perdure.client.server.view import find_workflow, has_pollers
 from perdure.models.backlog.state import BacklogState
 from perdure.models.concurrency_limit import fairness_key
-from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.request import DeliveryRequest, names_host_path, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import DELIVERY_WORKFLOW, TITLE, delivery_id, repository_name, slug
 from perdure.models.issue import IssueName
@@ -168,6 +168,14 @@ async def _discard_start_error(start_operation: WithStartWorkflowOperation[Any, 
     with suppress(Exception, asyncio.CancelledError):
         async with asyncio.timeout(0):
             await start_operation.workflow_handle()
+
+
+async def add_host(client: Client, raw: dict[str, Any], queue: str) -> dict[str, Any]:
+    """Return a request with the queue of the sender's host in it, where it names a path of a host, and none, and a
+    worker takes work from that queue; else as it is. An empty queue: the sender knows none."""
+    if not queue or "host" in raw or not names_host_path(raw):
+        return raw
+    return raw | {"host": queue} if await has_pollers(client, queue) else raw
 
 
 def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:

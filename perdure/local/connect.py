@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -39,6 +40,18 @@ HEARTBEAT_THROTTLE = timedelta(seconds=1)
 HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
 """The interval at which a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""
 
+SILENCE_S = 2.0
+"""Time after which a person is told that the server has not answered a call: the SDK asks again for ten, and says
+nothing."""
+
+_WAITING_CALLS = frozenset(
+    {
+        *("query_workflow", "update_workflow_execution", "poll_workflow_execution_update", "execute_multi_operation"),
+        *("poll_activity_execution", "start_activity_execution"),
+    }
+)
+"""Calls that a server answers once a worker has."""
+
 DEFAULT_ADDRESS = "localhost:7233"
 _CLOUD_ADDRESS = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
 """Addresses of Temporal Cloud: of a namespace, and of a region."""
@@ -57,10 +70,11 @@ async def connect_to_temporal(home: Home, *, start: bool, say: Say, for_worker: 
     """
     external = external_server_config()
     if external is not None:
-        fix = "check TEMPORAL_ADDRESS; unset it for the embedded server"
-        client = await _open_client(external, for_worker, fix=fix)
+        client = await _open_client(external, for_worker, fix=_fix_for_external_server())
         if for_worker:
             await log_missing_capabilities(client)
+        else:
+            _tell_of_silence(client, say)
         return client
     server = await ensure_server(home, say=say) if start else await find_server(home)
     if server is None:
@@ -152,6 +166,37 @@ async def _open_client(config: ClientConnectConfig, for_worker: bool, *, fix: st
         raise TemporalUnreachable(f"Temporal cannot be reached: {reason}", where=address, fix=fix) from None
 
 
+def _fix_for_external_server() -> str:
+    """Return the advice for a server that TEMPORAL_* variables or a profile name and that cannot be reached."""
+    named_by = "TEMPORAL_ADDRESS" if os.environ.get("TEMPORAL_ADDRESS") else "your Temporal profile"
+    return f"look whether that server runs and {named_by} names it; deliveries go on once it is back"
+
+
+def _tell_of_silence(client: Client, say: Say) -> None:
+    """Let `say` get a line, with the time since when, where the server has not answered a call for SILENCE_S seconds;
+    once for all calls until it answers."""
+    service, loop, silent = client.service_client, asyncio.get_running_loop(), set[str]()
+    call_service = service._rpc_call
+
+    def tell(since: str) -> None:
+        if not silent:
+            say(f"Temporal has not answered since {since}; it is asked again")
+        silent.add(since)
+
+    async def call(rpc: str, req: Any, resp_type: Any, **options: Any) -> Any:
+        if rpc in _WAITING_CALLS or getattr(req, "wait_new_event", False):
+            return await call_service(rpc, req, resp_type, **options)
+        timer = loop.call_later(SILENCE_S, tell, time.strftime("%H:%M:%S"))
+        try:
+            response = await call_service(rpc, req, resp_type, **options)
+        finally:
+            timer.cancel()
+        silent.clear()
+        return response
+
+    service._rpc_call = call  # type: ignore[method-assign]  # the SDK has no other place for all calls
+
+
 def innermost_message(error: Exception) -> str:
     """Return the innermost message of an SDK error, whose text nests several Rust errors."""
     text = " ".join(str(error).split())
@@ -233,15 +278,27 @@ def no_worker_reason() -> str:
     Where a supervisor of this home lives, it starts a worker again as soon as one dies: advice to start one would only
     confuse. Of workers on other hosts nothing is known here.
     """
-    return WORKER_STARTING if has_supervisor() else NO_WORKER
+    return WORKER_STARTING if has_supervisor() else for_this_server(NO_WORKER)
+
+
+_START_BOTH = "perdure up --detach"
+
+
+def for_this_server(advice: str) -> str:
+    """Return advice to start a worker as it fits the server: `perdure up --detach` starts the embedded one as well,
+    which is not meant where TEMPORAL_* variables name another."""
+    if _START_BOTH not in advice or external_server_config() is None:
+        return advice
+    return advice.replace(_START_BOTH, "perdure worker")
 
 
 def adapt_no_worker_error(error: PerdureError) -> PerdureError:
     """Return the error as people should see it.
 
     A NoWorker error advises to start a worker; when this home's supervisor is about to do so, it is replaced by a plain
-    PerdureError that advises to ask again. Any other error is returned itself.
+    PerdureError that advises to ask again. Any other error is returned itself, its advice as it fits the server.
     """
+    error.fix = for_this_server(error.fix)
     if not (isinstance(error, NoWorker) and has_supervisor()):
         return error
     return PerdureError(
@@ -258,5 +315,5 @@ def has_supervisor() -> bool:
 
 def not_received_message() -> str:
     """Return the message about a decision that is recorded and that no worker has received yet, with the reason."""
-    reason = no_worker_reason()
-    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"
+    reason = WORKER_STARTING if has_supervisor() else for_this_server("no worker is running (perdure up --detach)")
+    return f"recorded, not yet read: {reason}"

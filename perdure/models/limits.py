@@ -183,6 +183,14 @@ REQUEST_BYTES = 64 * 1024
 LABEL_CHARS, LABELS_MOST = 100, 100
 """Forges accept 50 to 255 characters a label and about 100 labels; a label that a forge refuses is noted there."""
 
+WORKFLOW_ID_CHARS = 255
+"""Of a workflow id: a column of so many characters where Temporal is on a SQL database, which refuses a longer one with
+its own words, or only once a child is started. SQLite, the embedded server's, takes any."""
+
+CHILDREN_CHARS = 78
+"""That the longest id of what a delivery starts has beyond its own: `/tasks-3f9c0a/` and a task's 40 characters, and
+`.notice-` and 16 digits."""
+
 KEYWORD_BYTES = 255
 """Of a search attribute of type Keyword: a column of so many characters where visibility is in a SQL database."""
 

@@ -53,7 +53,7 @@ async def main(address: str) -> int:
         return 0 if read_page_record(home) else 1  # another one is there, or begins
     # Many people are behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say
     # so.
-    key = None if place is not None and place.user_header else home.key()
+    signing = () if place is not None and place.user_header else (home.key(), home.queue())
     last_message = ""
     while not stopping.is_set():
         if place is None:
@@ -68,7 +68,7 @@ async def main(address: str) -> int:
             continue
         web_ui = await web_ui_base_url(home)
         try:
-            async with serve_page(Perdure(client, key), token, place or ListenAddress(), web_ui) as page:
+            async with serve_page(Perdure(client, *signing), token, place or ListenAddress(), web_ui) as page:
                 if place is None:
                     write_page_record(home, page.url)
                 else:

@@ -18,7 +18,7 @@ from perdure.adapters.system.home import login_name
 from perdure.client import Perdure
 from perdure.client.server.overview import Overview
 from perdure.client.server.titles import TitleCache
-from perdure.local.connect import adapt_no_worker_error
+from perdure.local.connect import adapt_no_worker_error, external_server_config
 from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import SESSION, Guard, Handler, add_security_headers, plain_answer
@@ -171,7 +171,8 @@ def _render_error(request: web.Request, error: Exception) -> web.Response:
     elif isinstance(error, (RPCError, TimeoutError)):
         reason = error.message if isinstance(error, RPCError) else "it did not answer in time"
         status, what = HTTPStatus.BAD_GATEWAY, f"Temporal: {shorten(reason, 200)}"
-        fix = "perdure up starts it; the page goes on by itself"
+        own = external_server_config() is None
+        fix = f"{'perdure up starts it; ' if own else ''}the page goes on by itself{'' if own else ' once it is back'}"
     else:
         _LOG.error("%s %s: unexpected error", request.method, shorten(request.path, 200), exc_info=error)
     if SESSION not in request:

@@ -51,7 +51,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
         assert 'name="attempts"' not in at_once
         assert 'name="attempts"' in text
         assert 'type="number"' in text
-        for hidden in ("proof", "landing", "resume", "forked", "source"):
+        for hidden in ("proof", "host", "landing", "resume", "forked", "source"):
             assert f'name="{hidden}"' not in text
         sent = {"repository": str(origin), "request": f"Add sub {EVIL}", "config": BUILT["config"], "phases": "build"}
         status, text = await ada.post("/start/delivery", {**sent, "budget_usd": "much"})

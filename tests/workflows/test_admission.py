@@ -116,6 +116,27 @@ async def test_a_delivery_is_refused_alike_whoever_submits_it(client: Client, ro
         assert typed.value.fix
 
 
+async def test_an_id_is_refused_where_its_own_or_those_of_what_it_starts_do_not_fit_a_sql_database(
+    client: Client, fresh: str
+) -> None:
+    raw: dict[str, Any] = {"repository": "/srv/calc", "request": "Add sub"}
+    items = {"repository": "/srv/calc", "items": [{"id": "a", "request": "x"}]}
+    id, perdure = fresh.ljust(178, "𝔞"), Perdure(client)
+    reason, of_backlog, of_schedule = (f"id: has 178 characters, at most {most} fit" for most in (177, 136, 156))
+    async with playing(client, Script()):
+        assert await refusal(client, "Delivery", raw, id) == reason
+        assert await refusal(client, "Backlog", items, id) == of_backlog
+    for expected, submitted in (
+        (reason, perdure.submit(raw, id=id)),
+        (of_backlog, perdure.submit_backlog(items, id)),
+        (of_schedule, perdure.schedules.add(DeliveryRequest.model_validate(raw), id, datetime.now(UTC), "now")),
+    ):
+        with pytest.raises(InvalidRequest) as ours:
+            await submitted
+        assert ours.value.what == expected
+    assert not admission.id_refusal(id[:177])
+
+
 @pytest.mark.parametrize("row", BACKLOGS, ids=named)
 async def test_a_backlog_is_refused_alike_whoever_submits_it(
     client: Client, row: Refused, fresh: str, tmp_path: Path

@@ -49,6 +49,8 @@ export interface DeliveryRequest {
   source?: string | null;
   /** set by the command line and by clients that have this home's key (docs/submitting.md): without it no path of the worker's host counts, but for repositories its owner's settings allow */
   proof?: string | null;
+  /** task queue of the host whose path `repository` or `source` is: it is prepared there. Set with `proof`; left out: any host prepares it */
+  host?: string | null;
   /** set by a backlog: its change lands there, instead of a pull request */
   landing?: LandingPlace | null;
   /** set by `perdure retry`: go on where another run ended */
@@ -285,6 +287,8 @@ export interface BacklogRequest {
   source?: string | null;
   /** as in a delivery's request, for each of them */
   proof?: string | null;
+  /** as in a delivery's request, for each of them */
+  host?: string | null;
   version?: number;
 }
 

@@ -28,7 +28,7 @@ from perdure.cli.request.issue import has_token
 from perdure.cli.request.repository import origin_url
 from perdure.client.doctor import NoticeAttempt, failed_notices, send_trial_notice
 from perdure.local.access import fingerprint, forge_variables, notifies_same_people
-from perdure.local.connect import connect_to_temporal, external_server_config
+from perdure.local.connect import connect_to_temporal, external_server_config, for_this_server
 from perdure.local.places import read_running_supervisor
 from perdure.models.config.repository import GitSettings
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
@@ -287,7 +287,8 @@ def try_notify() -> list[Checkup]:
             raise PerdureError(f"Temporal does not do that: {visible(error.message)}", fix="perdure doctor") from None
 
     if not (results := run_coroutine(send_test_notices())):
-        return [Checkup("notify", MISSING, "no worker took it", "perdure up --detach starts one, then the same again")]
+        fix = for_this_server("perdure up --detach starts one, then the same again")
+        return [Checkup("notify", MISSING, "no worker took it", fix)]
     return [
         Checkup(
             "notify", OK if result.delivered else MISSING, visible(result.summary), "" if result.delivered else _FIX

@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from perdure.cli.screen import Screen
 from perdure.cli.session import DeliveryOrBacklog, describe_on_own_server
 from perdure.client import RunDescription
+from perdure.local.connect import external_server_config
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.render.step_lines import WARN
 from perdure.text import one_line
@@ -67,7 +68,8 @@ class RunFollower(Generic[DeliveryOrBacklog]):
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
                     where=one_line(str(error)),
-                    fix=f"perdure up --detach, then {self._come_back}: the work is safe",
+                    fix=f"{'once it is back' if external_server_config() else 'perdure up --detach'}, then "
+                    f"{self._come_back}: the work is safe",
                 ) from None
             if not self._is_away:
                 self._screen.say(AWAY)

@@ -220,7 +220,8 @@ async def _rerun_tests(
     id = verification_id(delivery.id, uuid.uuid4().hex)
     say(f"  {id} runs the tests again")
     try:
-        rerun = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
+        home = Home.find()
+        rerun = await (await Perdure(client, home.key(), home.queue()).submit(request, id=id)).delivery.result()
     except PerdureError as error:
         return [_make_claim(name, unknown(f"{id}: {error.what}")) for name in names]
     judgements = [compare_tests(result.tests, rerun, id), compare_experiments(result, rerun)]

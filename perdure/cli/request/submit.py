@@ -142,8 +142,9 @@ async def start_worker_and_connect(checked: CheckedRequest, screen: Screen) -> P
     if not checked.elsewhere:
         await ensure_running(home, screen.say, hosted=own_worker_publishes(checked.target.url, secrets.environment()))
     # Workers elsewhere may be this home's all the same; but no home is made for their sake.
-    key = home.key() if not checked.elsewhere or home.root.is_dir() else None
-    return Perdure(await connect_to_temporal(home, start=False, say=screen.say), key)
+    client = await connect_to_temporal(home, start=False, say=screen.say)
+    has_home = not checked.elsewhere or home.root.is_dir()
+    return Perdure(client, home.key(), home.queue()) if has_home else Perdure(client)
 
 
 def header_lines(checked: CheckedRequest, id: str, watching: Sequence[str], limits: Sequence[str]) -> list[str]:

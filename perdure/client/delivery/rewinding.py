@@ -33,8 +33,9 @@ from perdure.models.delivery.decisions import Rewind, Say, UserMessage, parse_in
 from perdure.models.delivery.request import ForkedFrom, ResumePoint, RewindTargetResult, parse_request, request_proof
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.state import DeliveryState, SpendingState, parse_resume_state
-from perdure.models.errors import BadInput, PerdureError
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, digest, short_run_id
+from perdure.models.rules.admission import id_refusal
 from perdure.text import shell_word
 
 
@@ -294,6 +295,8 @@ async def fork(
     )
     raw = new_request.model_dump(mode="json", exclude_defaults=True)
     id = id or f"{delivery_key(delivery.id)[:_ID_CHARS]}-fork-{digest(delivery.id, turn.place, say, model, agent)[:4]}"
+    if reason := id_refusal(id):
+        raise InvalidRequest(reason)
     if key is not None:
         raw["proof"] = request_proof(key, id, raw)
     sibling = Delivery(delivery.client, id)

@@ -21,6 +21,7 @@ from perdure.models.limits import (
     PLACE_CHARS,
     PRIORITY_MOST,
     REQUEST_BYTES,
+    TASK_QUEUE,
     USD_LEAST,
     USD_MOST,
 )
@@ -89,7 +90,8 @@ about them, and a server accepts 2 MB for one value."""
 ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 """Pattern of an item's id: part of a workflow id and of a branch, and typed by people, so short and in lower case."""
 
-ItemId = Annotated[str, Field(pattern=f"^{ITEM_ID}$", max_length=40)]
+ITEM_ID_CHARS = 40
+ItemId = Annotated[str, Field(pattern=f"^{ITEM_ID}$", max_length=ITEM_ID_CHARS)]
 LabelText = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 Glob = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
 Command = Annotated[str, Field(pattern=NON_BLANK, max_length=PLACE_CHARS), BeforeValidator(require_not_blank)]
@@ -195,7 +197,7 @@ class BacklogRequest(UserInputModel):
                 Europe/Berlin"; left out: always
     overlap     wait: items whose `touches` meet are built one after the other; build: at the same time
     attempts, after_red   as in a delivery's request, for each item that says nothing else
-    gates, questions, labels, model, agent, config, source, proof   as in a delivery's request, for each of them
+    gates, questions, labels, model, agent, config, source, proof, host   as in a delivery's request, for each of them
     """
 
     repository: str = Field(min_length=1, max_length=PLACE_CHARS)
@@ -218,12 +220,18 @@ class BacklogRequest(UserInputModel):
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
+    host: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
     version: int = Field(default=1, ge=1, le=1)
 
     _drop_nulls = model_validator(mode="before")(drop_nulls)
     _require_numbers = field_validator("parallel", "budget_usd", "attempts", "version", mode="before")(require_number)
     _require_bools = field_validator("questions", "after_red", mode="before")(require_bool)
     _check_config_size = field_validator("config")(check_text_size)
+
+    @property
+    def open_queue(self) -> str:
+        """Return the task queue of what needs the repository before a host has it: any host's, unless it names one."""
+        return self.host or TASK_QUEUE
 
     @property
     def is_stack(self) -> bool:

@@ -136,6 +136,8 @@ class DeliveryRequest(UserInputModel):
     source              the submitter's checkout, for `[setup] copy`; counts with `proof` only
     proof               set by the command line and by clients that have this home's key (docs/submitting.md): without
                         it no path of the worker's host counts, but for repositories its owner's settings allow
+    host                task queue of the host whose path `repository` or `source` is: it is prepared there. Set with
+                        `proof`; left out: any host prepares it
     attempts            at the plan, 1 to 5: each is built and judged by itself, and the best one is taken
     after_red           the other attempts begin only when the first one is no good
     landing             set by a backlog: its change lands there, instead of a pull request
@@ -167,6 +169,7 @@ class DeliveryRequest(UserInputModel):
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
+    host: Name | None = None
     landing: LandingPlace | None = None
     resume: ResumePoint | None = None
     forked: ForkedFrom | None = None
@@ -189,10 +192,10 @@ class DeliveryRequest(UserInputModel):
     @property
     def prepare_queue(self) -> str:
         """Return the task queue on which it is prepared: that of any host, but for a task or a fork that of its
-        origin's host."""
+        origin's host, and else that of the host which it names."""
         if self.forked is not None:
             return self.forked.queue
-        return self.parent_delivery.queue if self.parent_delivery is not None else TASK_QUEUE
+        return self.parent_delivery.queue if self.parent_delivery is not None else self.host or TASK_QUEUE
 
     @property
     def caption(self) -> str:
@@ -270,6 +273,11 @@ def describe_invalid_field(error: ValidationError, known_fields: tuple[str, ...]
     if isinstance(problem.get("ctx", {}).get("error"), UnicodeEncodeError):
         message = "has half a character (an unpaired surrogate), which is no text"
     return f"{path}: {message}" if path else message
+
+
+def names_host_path(request: Mapping[str, Any]) -> bool:
+    """Return whether a delivery's or a backlog's request names its repository, or a checkout, by a path of a host."""
+    return bool(request.get("source")) or str(request["repository"]).startswith(("/", "~", "file:"))
 
 
 CHANGED_BY_RETRY = frozenset({"proof", "resume", "budget_usd", "tokens"})

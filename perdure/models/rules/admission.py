@@ -8,9 +8,18 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.request import ITEM_ID_CHARS, BacklogRequest
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.limits import KEYWORD_BYTES, KEYWORD_LIST_BYTES, LABELS_BYTES, PLACE_CHARS, TOKENS_MOST, USD_LEAST
+from perdure.models.limits import (
+    CHILDREN_CHARS,
+    KEYWORD_BYTES,
+    KEYWORD_LIST_BYTES,
+    LABELS_BYTES,
+    PLACE_CHARS,
+    TOKENS_MOST,
+    USD_LEAST,
+    WORKFLOW_ID_CHARS,
+)
 from perdure.models.phases import ALL_PHASES, Phase, invalid_phases_reason, unreachable_gate_reason
 from perdure.text import shorten, valid_text
 
@@ -34,6 +43,14 @@ def delivery_refusal(request: DeliveryRequest) -> str:
     if problem := invalid_phases_reason(phases, request.branch):
         return f"phases: {problem}"
     return gates_refusal(request, phases)
+
+
+def id_refusal(id: str, *, backlog: bool = False, scheduled: bool = False) -> str:
+    """Return the reason why a workflow id is too long for a delivery or a backlog that somebody starts, or for the
+    schedule that starts one; empty: it fits, and so do the ids of all that it will start."""
+    longer = CHILDREN_CHARS + (len("/") + ITEM_ID_CHARS if backlog else 0)
+    most = WORKFLOW_ID_CHARS - longer - (len("-2026-11-23T23:00:00Z") if scheduled else 0)
+    return f"id: has {len(id)} characters, at most {most} fit" if len(id) > most else ""
 
 
 def amounts_refusal(request: DeliveryRequest) -> str:

@@ -383,7 +383,18 @@ def conflicting_delivery(existing: DeliveryRequest, sent: DeliveryRequest) -> st
     return ""
 
 
-_COMPARED_OR_OURS = {"repository", "request", "issue", "source", "proof", "spec_version", "resume", "forked", "landing"}
+_COMPARED_OR_OURS = {
+    "repository",
+    "request",
+    "issue",
+    "source",
+    "proof",
+    "host",
+    "spec_version",
+    "resume",
+    "forked",
+    "landing",
+}
 """Fields that tell a request from others, or that nobody types."""
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import MultiDictProxy
 
 from perdure.client.yaml_files import parse_backlog_file
+from perdure.local.connect import for_this_server
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.page.render import form_text, overview_of, path_part, perdure_of, redirect_with_message, render
@@ -29,7 +30,7 @@ _NO_WORKER = "it waits for a worker: perdure up --detach starts one"
 """The message for what was started and has not been accepted within PATIENCE."""
 
 _FIRST = ("repository", "request", "issue", "base", "phases", "gates", "attempts", "budget_usd")
-_NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "landing", "resume", "forked"})
+_NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "host", "landing", "resume", "forked"})
 SHOWN_FIRST = ("repository", "request", "gates", "budget_usd")
 """Fields of the form itself; all others are under Advanced."""
 
@@ -135,7 +136,7 @@ async def start_delivery(request: web.Request) -> web.StreamResponse:
         return await _render_form(request, values, wrong, checked=checked)
     message = "it runs already" if submitted.attached else "it has begun"
     if submitted.accepted is False:
-        message = _NO_WORKER
+        message = for_this_server(_NO_WORKER)
     return redirect_with_message(request, f"/deliveries/{path_part(submitted.delivery.id)}", message)
 
 
@@ -158,7 +159,7 @@ async def start_backlog(request: web.Request) -> web.StreamResponse:
         return await _render_form(request, {"id": id}, wrong, text)
     message = "it is there already" if submission.attached else "it has begun"
     if submission.accepted is False:
-        message = _NO_WORKER
+        message = for_this_server(_NO_WORKER)
     return redirect_with_message(request, f"/backlogs/{path_part(submission.backlog.id)}", message)
 
 

@@ -73,7 +73,7 @@ class HostReader:
         if not self._unanswered:
             return self._problems
         host = f"the delivery's host does not answer (task queue {self._queue}): it is busy, or has no worker; "
-        host += "perdure up --detach there starts one"
+        host += "perdure up --detach, or perdure worker, there starts one"
         return [f"{_join_names(self._unanswered)}: {host if self._queue else 'it has no host yet'}", *self._problems]
 
     async def read_document(self, sha256: str, what: str, model: type[T]) -> T | None:

@@ -138,7 +138,7 @@ async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_
     with pytest.raises(NotCounted, match="does not decide this"):  # nobody could be told so later
         await desk.perdure.delivery("nobody").answer("yes", asked.target)
     told = (await approving).out
-    assert told == "! recorded, not yet read: no worker is running (perdure up --detach)\n"
+    assert told == "! recorded, not yet read: no worker is running (perdure worker)\n"
     assert await desk.signals("nobody") == [
         ("decide", {"update": "approve", "said": {"of": asked.target, "by": login_name()}})
     ]

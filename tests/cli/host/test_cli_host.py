@@ -404,8 +404,10 @@ def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(
         assert watcher._silence_reason(None, WATCH_SILENCE_S + 1) == "", "a takeover takes no longer than that"
         assert watcher._silence_reason(None, WATCH_LOST_S + 1) == WORKER_STARTING
         monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-        assert no_worker_reason() == NO_WORKER, "those workers are others"
-    assert no_worker_reason() == watcher._silence_reason(None, WATCH_SILENCE_S + 1) == NO_WORKER
+        elsewhere = "no worker is running: perdure worker starts one"
+        assert no_worker_reason() == elsewhere, "those workers are others"
+    assert no_worker_reason() == watcher._silence_reason(None, WATCH_SILENCE_S + 1) == elsewhere
+    assert adapt_no_worker_error(NoWorker("no worker answers")).fix == "perdure worker starts one"
 
 
 def able(cli: Cli, tmp_path: Path, **env: str) -> dict[str, str]:

@@ -77,6 +77,9 @@ type DeliveryRequest struct {
 	// set by the command line and by clients that have this home's key (docs/submitting.md): without it no path of the worker's host counts, but for repositories its owner's settings allow
 	Proof *string `json:"proof,omitempty"`
 
+	// task queue of the host whose path `repository` or `source` is: it is prepared there. Set with `proof`; left out: any host prepares it
+	Host *string `json:"host,omitempty"`
+
 	// set by a backlog: its change lands there, instead of a pull request
 	Landing *LandingPlace `json:"landing,omitempty"`
 
@@ -425,6 +428,9 @@ type BacklogRequest struct {
 
 	// as in a delivery's request, for each of them
 	Proof *string `json:"proof,omitempty"`
+
+	// as in a delivery's request, for each of them
+	Host *string `json:"host,omitempty"`
 
 	Version int64 `json:"version,omitempty"`
 }

@@ -107,6 +107,10 @@ public final class Types {
         @JsonProperty("proof")
         public String proof;
 
+        /** task queue of the host whose path `repository` or `source` is: it is prepared there. Set with `proof`; left out: any host prepares it */
+        @JsonProperty("host")
+        public String host;
+
         /** set by a backlog: its change lands there, instead of a pull request */
         @JsonProperty("landing")
         public LandingPlace landing;
@@ -567,6 +571,10 @@ public final class Types {
         /** as in a delivery's request, for each of them */
         @JsonProperty("proof")
         public String proof;
+
+        /** as in a delivery's request, for each of them */
+        @JsonProperty("host")
+        public String host;
 
         @JsonProperty("version")
         public Long version;
