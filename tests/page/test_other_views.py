@@ -80,7 +80,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
 
         _, text = await ada.get("/activity?back=1h")
         assert f'href="{address}"' in text
-        assert f'title="{id}">Add sub &lt;script&gt;' in text, "a title, with the id behind it"
+        assert text.count(f'title="{id}">Add sub &lt;script&gt;') == text.count("<section"), "once a step, not a row"
 
         async def offered() -> bool:
             return f'value="{origin}"' in (await ada.get("/start"))[1]
@@ -96,6 +96,10 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
         assert told
         assert all("commit" in sentence for sentence in told), told
         assert (await ada.get("/activity?back=soon"))[0] == 400
+        assert (await ada.get("/activity?before=yesterday"))[0] == 400
+        _, text = await ada.get("/activity?before=2026-01-02T03:04:05.678Z")
+        assert "Nothing happened" in text
+        assert "To the newest" in text
 
         _, text = await ada.get("/history?status=completed")
         assert f'href="{address}"' in text

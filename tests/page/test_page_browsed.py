@@ -23,6 +23,7 @@ from perdure.local.page import ServedPage as Served
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.page.server import serve_page
+from perdure.page.views.inbox import LANE_CARDS
 from perdure.plugin import perdure_plugin
 from tests.temporal_server import joined
 
@@ -240,3 +241,15 @@ async def test_a_server_restarted_under_the_page_is_said_and_then_what_happened_
             await expect(question(page, "before")).to_be_visible()
     finally:
         await stop_server(home)
+
+
+async def test_a_lane_shows_so_many_cards_and_counts_the_others(desk: Desk) -> None:
+    many = (
+        stands_waiting(desk.client, f"many-{n}", None, PerdurePhase="review", PerdureRepository="calc")
+        for n in range(LANE_CARDS + 3)
+    )
+    await asyncio.gather(*many)
+    async with looking(desk.browser, desk.page) as page:
+        lane = page.locator("#lane-review")
+        await expect(lane.get_by_text("and 3 more")).to_be_visible()
+        await expect(lane.get_by_role("listitem")).to_have_count(LANE_CARDS)

@@ -1,12 +1,14 @@
-"""`/activity`: the events of all deliveries and backlogs, the newest first, with filters; live. They are followed once
-for all browsers that look, and each browser has its exact place in them."""
+"""`/activity`: the events of all deliveries and backlogs, the newest first, by delivery and step, with filters; live.
+They are followed once for all browsers that look, and each browser has its exact place in them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -20,7 +22,9 @@ from perdure.models.duration import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.page.render import ALIVE_S, STILL_HERE, TITLES, perdure_of, render, render_text
-from perdure.render.event_text import event_sentence, is_repetition
+from perdure.page.views.conversation import has_row
+from perdure.render.event_text import event_sentence
+from perdure.text import shorten
 
 UNREAD = 5000
 """Most events that wait for one browser: one that reads no more has to ask again, from where it stands."""
@@ -152,7 +156,7 @@ def _ms(moment: datetime) -> int:
 
 
 SHOWN = 300
-"""Events on one page, the newest: a screen of some metres. What was before them `perdure events` prints."""
+"""Events on one page: a screen of some metres. Older ones are on further pages."""
 
 BACK = ("1h", "6h", "24h", "7d")
 
@@ -161,22 +165,65 @@ def routes() -> list[web.RouteDef]:
     return [web.get("/activity", show_activity), web.get("/live/activity", stream_activity)]
 
 
+@dataclass(frozen=True)
+class ActivityGroup:
+    """Events of one step of one delivery, of a delivery outside its steps, or of a backlog; the newest first."""
+
+    subject: str
+    is_backlog: bool
+    step: str
+    events: Sequence[Event]
+
+
 async def show_activity(request: web.Request) -> web.StreamResponse:
     """Render the page of the newest SHOWN events that the filters in the query let through, with the place to go on
-    from.
+    from; with `before` in the query, a time, of those before that, with a link to older ones where there are any.
 
-    Raises BadInput when the time in the query is wrong.
+    Raises BadInput when a time in the query is wrong.
     """
     filters, now = _parse_filters(request.query), datetime.now(UTC)
-    newest, position = list[Event](), StreamPosition(now - LATE)
+    before, position = _parse_before(request.query.get("before", "")), StreamPosition(now - LATE)
+    passed = list[Event]()
     async with aclosing(all_events(perdure_of(request).client, now - filters["back"])) as events:
         async for event in events:
             position.advance_past(event)
-            if _passes(event, filters):
-                newest = [*newest[-SHOWN + 1 :], event]
-    titles = await request.app[TITLES].read_titles(_subject_of(event) for event in newest)
-    values: dict[str, Any] = {"events": newest[::-1], "asked": filters, "types": list(EventType), "titles": titles}
-    return render(request, "activity.html", **values, backs=BACK, sentence=event_sentence, position=str(position))
+            if (not before or event.time < before) and _passes(event, filters):
+                passed.append(event)
+    shown, older = newest_events(passed)
+    return render(
+        request,
+        "activity.html",
+        groups=group_events(shown),
+        titles=await request.app[TITLES].read_titles(map(_subject_of, shown)),
+        older=older,
+        live="" if before else str(position),
+        asked=filters,
+        types=list(EventType),
+        backs=BACK,
+        sentence=event_sentence,
+    )
+
+
+def newest_events(events: Sequence[Event]) -> tuple[list[Event], str]:
+    """Return the newest SHOWN events, the newest first, and the time before which the next page begins; empty where
+    there is none. Events of one millisecond stay on one page, so there may be fewer, or more where all are of one."""
+    newest = sorted(events, key=lambda event: event.time, reverse=True)
+    if len(newest) <= SHOWN:
+        return newest, ""
+    end = SHOWN
+    while end and newest[end - 1].time == newest[SHOWN].time:
+        end -= 1
+    while not end or (end < len(newest) and newest[end].time == newest[end - 1].time):
+        end += 1
+    return newest[:end], newest[end - 1].time if end < len(newest) else ""
+
+
+def group_events(events: Sequence[Event]) -> list[ActivityGroup]:
+    """Return events by delivery and step, the group with the newest event first; each keeps the order of its events."""
+    groups = defaultdict[tuple[str, bool, str], list[Event]](list)
+    for event in events:
+        groups[_subject_of(event), not event.delivery, event.step or ""].append(event)
+    return [ActivityGroup(*key, members) for key, members in groups.items()]
 
 
 async def stream_activity(request: web.Request) -> web.StreamResponse:
@@ -235,6 +282,16 @@ def _parse_filters(query: Mapping[str, str]) -> dict[str, Any]:
     return {"back": delta, "words": back, "type": query.get("type", ""), "of": query.get("of", "").strip()}
 
 
+def _parse_before(text: str) -> str:
+    """Return a time of an event as events have it; empty for none. Raises BadInput for what is no time."""
+    if text and not _EVENT_TIME.fullmatch(text):
+        raise BadInput(f"{shorten(text, 40)!r} is no time of an event", where="before", fix="open the activity again")
+    return text
+
+
+_EVENT_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)")
+
+
 def _subject_of(event: Event) -> str:
     return event.delivery or event.backlog or ""
 
@@ -242,7 +299,7 @@ def _subject_of(event: Event) -> str:
 def _passes(event: Event, filters: Mapping[str, Any]) -> bool:
     """Return True where the filters let an event through; one that repeats another only where its type is asked for."""
     name = str(filters["of"])
-    if not filters["type"] and is_repetition(event):
+    if not filters["type"] and not has_row(event):
         return False
     return filters["type"] in ("", event.type) and (
         not name or name in (event.delivery or "", event.backlog or "", event.item)
