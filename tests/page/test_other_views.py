@@ -80,7 +80,9 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
 
         _, text = await ada.get("/activity?back=1h")
         assert f'href="{address}"' in text
-        assert text.count(f'title="{id}">Add sub &lt;script&gt;') == text.count("<section"), "once a step, not a row"
+        assert text.count(f'title="{id}">Add sub &lt;script&gt;') == text.count('class="activity"'), (
+            "once a step, not a row"
+        )
 
         async def offered() -> bool:
             return f'value="{origin}"' in (await ada.get("/start"))[1]
