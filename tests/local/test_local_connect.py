@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
+import signal
 import socket
 import time
 from pathlib import Path
@@ -16,6 +19,7 @@ from perdure.local.identity import find_free_ports
 from perdure.local.server import ensure_server, stop_server
 from perdure.local.supervisor import has_running_deliveries
 from perdure.models.errors import BadInput, TemporalUnreachable
+from tests.waiting import until
 
 
 def quiet(_: str) -> None: ...
@@ -118,6 +122,26 @@ async def test_a_port_that_never_answers_is_given_up(home: Home, monkeypatch: py
         with pytest.raises(TemporalUnreachable, match="answered within"):
             await connect_to_temporal(home, start=True, say=quiet)
     assert time.monotonic() - began < 10
+
+
+async def test_a_server_that_falls_silent_is_told_of_once_with_the_time_and_again_the_next_time(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, lines = await ensure_server(home, say=quiet, port=find_free_ports().grpc), list[str]()
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    monkeypatch.setenv("PERDURE_HOME", str(home.root / "another"))
+    client = await connect_to_temporal(Home(home.root / "another"), start=False, say=lines.append)
+    for outage in (1, 2):
+        await client.count_workflows()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            asked = [asyncio.ensure_future(client.count_workflows()) for _ in range(2)]
+            await until(lambda outage=outage: len(lines) == outage, 10)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        await asyncio.gather(*asked)
+    line = re.compile(r"Temporal has not answered since \d\d:\d\d:\d\d; it is asked again")
+    assert all(map(line.fullmatch, lines)), lines
 
 
 async def test_a_running_delivery_keeps_a_worker_busy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
