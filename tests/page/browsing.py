@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,13 @@ def axe_script(base: Path) -> str:
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
-async def check_accessible(page: Page, script: str) -> None:
-    """Axe finds nothing on the page with all of it opened, and the page is no wider than its window."""
+async def check_accessible(page: Page, script: str, rules: Sequence[str] = ()) -> None:
+    """Axe finds nothing on the page with all of it opened, by these rules of its or by all; and the page is no wider
+    than its window."""
     await page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true })")
     width, window = await page.evaluate("() => [document.documentElement.scrollWidth, window.innerWidth]")
     assert width <= window, page.url
     await page.add_script_tag(content=script)
-    found = await page.evaluate("async () => (await axe.run()).violations")
+    asked = "async rules => (await axe.run(rules.length ? { runOnly: rules } : {})).violations"
+    found = await page.evaluate(asked, list(rules))
     assert not found, [(page.url, one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found]
