@@ -1,7 +1,8 @@
-"""The origin of the signals that a backlog gets from its deliveries: which run has sent each, asked by activity
-`signal_origin`. Any client may send one in a delivery's name; the server notes the run, and no client can say it.
+"""The origin of the signals that a backlog gets from its deliveries, the Treasury from deliveries and they from it: the
+run that has sent each, asked by activity `signal_origin`. Any client may send one in another's name; the server notes
+the run, and no client can say it.
 
-It is called as a local activity, which costs the backlog one event for all signals that came at the same time.
+It is called as a local activity, which costs the caller one event for all signals that came at the same time.
 
 Effect: none. Key: the run that calls.
 """
@@ -29,6 +30,7 @@ from perdure.models.backlog.landing import (
 )
 from perdure.models.backlog.state import SignalClaim, SignalOriginInput, SignalOriginResult
 from perdure.models.base import HistoryModel
+from perdure.models.budget.treasury import BudgetGrant, ReserveRequest
 
 _CONTENTS: Mapping[str, type[HistoryModel]] = {
     "landing_asked": LandingRequested,
@@ -37,8 +39,10 @@ _CONTENTS: Mapping[str, type[HistoryModel]] = {
     "item_planned": ItemPlanned,
     "item_foreseen": ItemForeseen,
     "item_ended": ItemEnded,
+    "reserve": ReserveRequest,
+    "granted": BudgetGrant,
 }
-"""The signals of a delivery to its backlog, and what they carry."""
+"""The signals between workflows of ours that are asked about, and what they carry."""
 
 
 class SignalOriginActivity:
@@ -49,12 +53,12 @@ class SignalOriginActivity:
 
     @activity.defn
     async def signal_origin(self, work: SignalOriginInput) -> SignalOriginResult:
-        """Check that runs of the deliveries, of ours, have sent the calling backlog these signals; return for each the
-        run that has, or the reason why that is not so. A signal that came twice has to be sent twice. Raises RPCError,
-        which is retried, when the server does not answer."""
+        """Check that runs of the workflows that are named, of ours, have sent the caller these signals; return for each
+        the run that has, or the reason why that is not so. A signal that came twice has to be sent twice. Raises
+        RPCError, which is retried, when the server does not answer."""
         client, info = activity.client(), activity.info()
-        backlog = WorkflowExecution(workflow_id=info.workflow_id or "", run_id=info.workflow_run_id or "")
-        runs = await _sending_runs(client, backlog, work.after)
+        caller = WorkflowExecution(workflow_id=info.workflow_id or "", run_id=info.workflow_run_id or "")
+        runs = await _sending_runs(client, caller, work.after)
         origins = [await self._find_origin(client, claim, runs[claim]) for claim in work.claims]
         return SignalOriginResult(
             reasons=tuple(reason for reason, _ in origins), runs=tuple(run_id for _, run_id in origins)
@@ -72,18 +76,18 @@ class SignalOriginActivity:
         return reason, ""
 
 
-async def _sending_runs(client: Client, backlog: WorkflowExecution, after: int) -> dict[SignalClaim, list[str]]:
-    """Return the ids of the runs that have sent a backlog signals since event `after`, by the workflow they are of and
+async def _sending_runs(client: Client, caller: WorkflowExecution, after: int) -> dict[SignalClaim, list[str]]:
+    """Return the ids of the runs that have sent a workflow signals since event `after`, by the workflow they are of and
     what they sent. Signals of clients have no such run. Raises RPCError when the server does not answer."""
     runs = defaultdict[SignalClaim, list[str]](list)
-    async for event in read_backwards(client, backlog):
+    async for event in read_backwards(client, caller):
         if event.event_id <= after:
             break
         signaled = event.workflow_execution_signaled_event_attributes
         sender, content = signaled.external_workflow_execution, _CONTENTS.get(signaled.signal_name)
         if not sender.workflow_id or content is None:
             continue
-        with suppress(ValidationError, IndexError):  # malformed: the backlog has not got it either
+        with suppress(ValidationError, IndexError):  # malformed: the workflow has not got it either
             (value, *_) = await client.data_converter.decode_wrapper(signaled.input)
             claim = SignalClaim(
                 signal=signaled.signal_name,

@@ -13,19 +13,26 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.backlog.landing import LandingGranted
-from perdure.models.budget.treasury import BudgetGrant
+from perdure.models.backlog.state import SignalClaim
+from perdure.models.budget.treasury import TREASURY, BudgetGrant
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import AttemptWaits
 from perdure.models.rules.inbox import DeliveryAttached, Inbox, NotCounted, delivery_attach_refusal, delivery_attached
 from workflows.attempts import PlanAttempts
 from workflows.landing import Landing
+from workflows.signals import find_signal_problems
 from workflows.step_runner import StepRunner
 from workflows.unknown_messages import UnknownMessages
 
 ATTACHES = 200
 """The number of times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need
 room."""
+
+
+EVENTS_A_TASK = 500
+"""The most events of a history that come between a signal and the workflow's turn to take it, with much to spare: so
+far back is looked for who has sent it."""
 
 
 class DeliveryInbox(UnknownMessages):
@@ -125,8 +132,16 @@ class DeliveryInbox(UnknownMessages):
         Inbox(self.state, workflow.now()).receive_decision(raw_decision)
         self.refresh_details()
 
-    @workflow.signal(description="Sent by the Treasury: what it grants of a shared budget, or why it does not")
-    def granted(self, answer: BudgetGrant) -> None:
+    @workflow.signal(
+        description="Sent by the Treasury: what it grants of a shared budget, or why it does not",
+        unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON,  # the next run asks anew
+    )
+    async def granted(self, answer: BudgetGrant) -> None:
+        if workflow.patched("grant_origin"):
+            claim = SignalClaim(signal="granted", delivery=TREASURY, content=answer.model_dump_json())
+            after = max(0, workflow.info().get_current_history_length() - EVENTS_A_TASK)
+            if any(await find_signal_problems([claim], after)):
+                return
         self.runner.allowance.apply_grant(answer)
 
     @workflow.signal(description="Sent by the backlog: its turn to land")

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from perdure.models.backlog.landing import (
     ItemEnded,
@@ -23,12 +22,11 @@ from perdure.models.backlog.landing import (
     LandingEnded,
     LandingRequested,
 )
-from perdure.models.backlog.state import ItemPhase, SignalClaim, SignalOriginInput, SignalOriginResult
+from perdure.models.backlog.state import ItemPhase, SignalClaim
 from perdure.models.limits import NOTES_KEPT
 from perdure.text import shorten
-from workflows.endings import failure_reason
-from workflows.items import FORGE_RETRIES, Items
-from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
+from workflows.items import Items
+from workflows.signals import find_signal_problems
 
 S = TypeVar("S", bound=LandingRequested | LandingEnded | ItemWaits | ItemPlanned | ItemForeseen | ItemEnded)
 
@@ -83,7 +81,8 @@ class SignalOrigins:
     async def _record_pending(self) -> None:
         """Ask for the origin of the signals that are pending; record or ignore each."""
         signals, self._pending = self._pending, []
-        for signal, reason in zip(signals, await _find_problems(signals), strict=True):
+        claims, after = [signal.claim for signal in signals], min(signal.after for signal in signals)
+        for signal, reason in zip(signals, await find_signal_problems(claims, after), strict=True):
             if reason:
                 self._note_ignored(signal, reason)
             else:
@@ -99,23 +98,3 @@ class SignalOrigins:
         if state.items[signal.item].phase is ItemPhase.BUILDING:
             self._items.unsure.add(signal.item)
         self._items.changed = True
-
-
-async def _find_problems(signals: list[PendingSignal]) -> tuple[str, ...]:
-    """Return for each signal why it does not count, as activity `signal_origin` finds out; empty: it does."""
-    work = SignalOriginInput(
-        claims=tuple(signal.claim for signal in signals), after=min(signal.after for signal in signals)
-    )
-    try:
-        output: Any = await workflow.execute_local_activity(
-            "signal_origin",
-            work,
-            result_type=SignalOriginResult,
-            schedule_to_close_timeout=FORGE_PATIENCE,
-            start_to_close_timeout=FORGE_ATTEMPT,
-            retry_policy=FORGE_RETRIES,
-        )
-    except ActivityError as error:
-        return (failure_reason(error),) * len(signals)
-    reasons: tuple[str, ...] = output.reasons
-    return reasons

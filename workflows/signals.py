@@ -1,19 +1,48 @@
-"""Two helpers of every workflow here: sending a signal to another workflow, which may have ended, and setting search
-attributes, by which the server lists and filters workflows."""
+"""Helpers of every workflow here: sending a signal to another workflow, which may have ended, asking which run has sent
+one, and setting search attributes, by which the server lists and filters workflows."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
-from temporalio.exceptions import ApplicationError
+from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.exceptions import ActivityError, ApplicationError
 
+from perdure.models.backlog.state import SignalClaim, SignalOriginInput, SignalOriginResult
 from perdure.models.ids import CHANGE, LABELS, TITLE, WAITING
 from perdure.models.rules.admission import fit_keyword, fit_keywords
+
+ORIGIN_PATIENCE, ORIGIN_ATTEMPT = timedelta(days=7), timedelta(minutes=15)
+"""Times for asking the server who has sent signals, in all and at once: while it is away, nothing else goes on."""
+
+ORIGIN_RETRIES = RetryPolicy(initial_interval=timedelta(seconds=5), maximum_interval=timedelta(minutes=5))
+"""Retries of that question."""
+
+
+async def find_signal_problems(claims: Sequence[SignalClaim], after: int) -> tuple[str, ...]:
+    """Return for each signal why it does not count, in one line: no run of ours, of the workflow that it names, has
+    sent it to this one; empty: one has. `after`: an event of this history before all of them.
+
+    The server is asked by local activity `signal_origin`, which is one event for all of them.
+    """
+    try:
+        origins: Any = await workflow.execute_local_activity(
+            "signal_origin",
+            SignalOriginInput(claims=tuple(claims), after=after),
+            result_type=SignalOriginResult,
+            schedule_to_close_timeout=ORIGIN_PATIENCE,
+            start_to_close_timeout=ORIGIN_ATTEMPT,
+            retry_policy=ORIGIN_RETRIES,
+        )
+    except ActivityError as error:
+        return (str(getattr(error.cause, "message", error)).partition("\n")[0],) * len(claims)
+    reasons: tuple[str, ...] = origins.reasons
+    return reasons
 
 
 async def send_signal(

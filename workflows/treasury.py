@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from perdure.models.backlog.state import SignalClaim
 from perdure.models.budget import treasury
 from perdure.models.budget.ledger import Spend
 from perdure.models.delivery.decisions import parse_input
@@ -20,11 +21,14 @@ from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_T
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.text import shorten
 from workflows.endings import invalid_request, require_no_more
-from workflows.signals import send_signal
+from workflows.signals import find_signal_problems, send_signal
 from workflows.unknown_messages import UnknownMessages
 
 TREASURY_TICK = timedelta(minutes=30)
 """Pause between looks for overdue reservations, while there are any: 5 events each time."""
+
+CLAIMS_AT_ONCE = 1000
+"""Requests whose origin is asked at once: a thousand are 400 KB of a value, of which the server takes 2 MB."""
 
 SPENT_TIMEOUT = timedelta(minutes=2)
 """Time limit for reading a spend log: it takes milliseconds where the host lives; where it does not, nothing else waits
@@ -51,6 +55,8 @@ class Treasury(UnknownMessages):
         self._requesters: set[str] = set()
         self._early_signals: list[Callable[[], None]] | None = [] if self.table.previous else None
         self._changed = self._is_looking = False
+        self._claimed: list[treasury.ReserveRequest] = []
+        self._asked_at = (0, 0)
 
     @workflow.run
     async def run(self, raw: Any = None, *extra_args: Any) -> None:
@@ -68,6 +74,7 @@ class Treasury(UnknownMessages):
         while True:
             await workflow.wait_condition(lambda: self._changed)
             self._changed = False
+            await self._record_claimed()
             self._granting.begin_day(workflow.now())
             await self._send_answers(workflow.now())
             self._granting.delete_idle_leases(workflow.now())
@@ -77,10 +84,40 @@ class Treasury(UnknownMessages):
 
     @workflow.signal(description="Sent by deliveries: what they have paid, and room for more")
     def reserve(self, request: treasury.ReserveRequest) -> None:
-        """Record what a delivery has paid and asks for, and wake the loop that answers it. While the table of the run
-        before is being restored, the signal is kept and handled afterwards."""
+        """Keep what a delivery says it has paid and asks for, and wake the loop, which asks who has sent it. While the
+        table of the run before is being restored, the signal is kept and handled afterwards. A run that began before
+        the server was asked records it at once."""
         if self._early_signals is not None:
             return self._early_signals.append(lambda: self.reserve(request))
+        if workflow.patched("reserve_origin"):
+            self._claimed.append(request)
+        else:
+            self._record_request(request)
+        self._changed = True
+        return None
+
+    async def _record_claimed(self) -> None:
+        """Record the requests that have come, as far as the server says that the delivery which each names has sent it.
+        The others change nothing: who has sent one that is not found asks again, or is looked up once its time is
+        over."""
+        if not self._claimed:
+            return
+        requests, self._claimed = self._claimed, []
+        after, self._asked_at = self._asked_at[0], (self._asked_at[1], workflow.info().get_current_history_length())
+        for first in range(0, len(requests), CLAIMS_AT_ONCE):
+            some = requests[first : first + CLAIMS_AT_ONCE]
+            claims = [
+                SignalClaim(signal="reserve", delivery=request.delivery, content=request.model_dump_json())
+                for request in some
+            ]
+            for request, reason in zip(some, await find_signal_problems(claims, after), strict=True):
+                if reason:
+                    workflow.logger.warning("treasury: a request is ignored: %s", reason)
+                else:
+                    self._record_request(request)
+
+    def _record_request(self, request: treasury.ReserveRequest) -> None:
+        """Record in the table what a delivery has paid and asks for, and keep the answer that is due to it."""
         self._granting.begin_day(workflow.now())
         answer = self._granting.handle_request(request, workflow.now())
         self._answers.pop(request.delivery, None)
@@ -88,8 +125,6 @@ class Treasury(UnknownMessages):
             self._answers[request.delivery] = answer
         if not request.is_last:
             self._requesters.add(request.delivery)
-        self._changed = True
-        return None
 
     @workflow.signal(description="Sent by workers as they start: the budgets of their configuration")
     def rules(self, update: treasury.TreasuryRules) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.client.budgets import put_rules, read_budget_table
+from perdure.client.budgets import add_to_budget, put_rules, read_budget_table
 from perdure.client.delivery.handle import Delivery
 from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.limits import TASK_QUEUE
@@ -77,6 +78,21 @@ async def _shares(he: Stranger, seen: dict[str, Any]) -> str:
     return "it knows no budgets"
 
 
+async def _spends(he: Stranger, seen: dict[str, Any]) -> str:
+    """What a delivery is said to have paid of a shared budget: by his client, and by a workflow of his own."""
+    await put_rules(he.engine.client, [BudgetRule(label="team-a", usd_per_day=5.0)])
+    he.engine.worker()
+    request = {"delivery": "waits", "seq": 1, "rules": {"label:team-a": 5.0}, "settled": 1e6}
+    await he.client.get_workflow_handle(TREASURY).signal("reserve", request)
+    call = {"signals": TREASURY, "name": "reserve", "content": request}
+    await he.starts("Delivery", call, f"his-{uuid.uuid4()}", he.queue)
+    known = await read_budget_table(he.engine.client)
+    await he.client.get_workflow_handle(TREASURY).terminate()
+    assert not known.leases, f"the delivery is said to have paid: {known.leases}"
+    assert known.rules["label:team-a"].spent == 0
+    return "nothing is spent"
+
+
 async def _begins_again(he: Stranger, seen: dict[str, Any]) -> str:
     """His words under the id of a delivery that has ended, for its owner to go on with."""
     raw = {"repository": seen["origin"], "request": "His words", "resume": {"run_id": "", "state": made_up(seen)}}
@@ -112,6 +128,7 @@ _TRIES: dict[str, Try] = {
     "takes work of his own from our queue": _works_first,
     "sends a notice of his own": _tells,
     "begins the Treasury with budgets of his own": _shares,
+    "spends a shared budget in the name of a delivery": _spends,
     "begins another run of an ended delivery, which is retried": _begins_again,
 }
 
@@ -133,6 +150,17 @@ async def _divides(he: Stranger, seen: dict[str, Any]) -> str:
     return "divides label:team-a"
 
 
+async def _adds(he: Stranger, seen: dict[str, Any]) -> str:
+    """More of a shared budget for today, as a person decides."""
+    await add_to_budget(he.engine.client, "label:team-a", 5)
+
+    async def has_more() -> bool:
+        return (await read_budget_table(he.engine.client)).rules["label:team-a"].limit == 10
+
+    await until(has_more, 60)
+    return "10 dollars today"
+
+
 async def _goes_on(he: Stranger, seen: dict[str, Any]) -> str:
     """The delivery that a stranger began again under its id."""
     delivery = he.engine.perdure.delivery("stopped")
@@ -150,6 +178,7 @@ _BENIGN: dict[str, Try] = {
     "starts a delivery of an allowed repository": _delivers,
     "is told of the end of a delivery": _is_told,
     "has budgets divided that a configuration names": _divides,
+    "adds to a shared budget": _adds,
     "goes on with a delivery and approves it": _goes_on,
 }
 

@@ -333,6 +333,7 @@ async def test_a_delivery_is_shown_by_its_own_runs_also_after_a_stranger_s_under
         delivery = (await engine.submit(origin, phases=["build"], config=QUIET)).delivery
         result, own = await delivery.result(), await delivery.describe()
         request = await delivery.request()
+        told, unread = [event async for event in engine.perdure.events("calc-sub")], await delivery.unread_messages()
         await he.refused("Delivery", {"repository": "", "request": "his"}, "calc-sub")
         for queue in ("", he.queue):
             if queue:
@@ -348,6 +349,8 @@ async def test_a_delivery_is_shown_by_its_own_runs_also_after_a_stranger_s_under
             assert (await delivery.describe()).run_id == own.run_id
             assert (await delivery.result()) == result
             assert (await delivery.request()) == request
+            assert [event async for event in engine.perdure.events("calc-sub")] == told
+            assert (await delivery.unread_messages()) == unread
             assert (await delivery.progress()).status == "completed"
             assert (await delivery.past()).request == request
         await engine.handle(TREASURY).terminate()

@@ -22,6 +22,7 @@ from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from tests.deliveries import Script
+from tests.homes import origin_activities
 from tests.temporal_server import bare_server
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -72,7 +73,7 @@ class Fleet(Script):
             return CloseResult(spend=Spend(usd=self.paid.get(work.delivery, 0.0)))
 
         others = [one for one in super().activities() if one.__name__ != "close"]
-        return [*others, spent, close, last_table]
+        return [*others, spent, close, last_table, *origin_activities()]
 
 
 @contextmanager

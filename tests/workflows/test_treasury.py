@@ -14,6 +14,7 @@ import pytest
 from fleet_fixtures import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.testing import TimeSkipper
+from temporalio.worker import Worker
 
 from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
@@ -23,6 +24,7 @@ from perdure.client import budgets as treasury
 from perdure.models.budget.treasury import TREASURY, BudgetRule, TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
+from tests.attack.stranger_client import TenLines
 from tests.deliveries import BUILT, Script, at, events, playing, reset
 from tests.engine import until
 from tests.receiver import Receiver
@@ -115,7 +117,7 @@ async def test_nonsense_is_not_counted_and_stops_nobody(client: Client, fleet: F
             ("reserve", {"delivery": "x", "seq": 1, "rules": {}, "settled": 0}),
             ("reserve", {"delivery": "x", "seq": 1, "rules": {"label:b": -1}, "settled": 0}),
             *(("reserve", {"delivery": id, "seq": 1, "rules": {RULE: 5}, "settled": 0}) for id in NO_WORKFLOW_IDS),
-            ("reserve", {"delivery": "x", "seq": 1, "rules": {RULE: 5}, "settled": 0, "queue": "x" * 1_001}),
+            ("reserve", {"delivery": fresh, "seq": 1, "rules": {RULE: 5}, "settled": 0, "queue": "x" * 1_001}),
             ("rules", "none"),
             ("add", {"rule": RULE, "usd": -5}),
             ("add", {"rule": "label:b", "usd": 5}),
@@ -131,12 +133,43 @@ async def test_nonsense_is_not_counted_and_stops_nobody(client: Client, fleet: F
         assert table.rules[RULE].limit == 5.0
 
 
-async def test_a_treasury_can_be_cancelled_while_it_answers_a_delivery_that_is_gone(client: Client, fresh: str) -> None:
-    request = {"delivery": "nobody", "seq": 1, "rules": {RULE: 5.0}, "settled": 0}
+async def test_what_a_client_says_in_the_name_of_a_delivery_or_of_the_treasury_changes_no_budget(
+    client: Client, fleet: Fleet, fresh: str
+) -> None:
+    fleet.turns = 10
+    async with shared(client, fleet, 1.0) as keeper, at_work(client, fleet):
+        fleet.gate.clear()
+        delivery, handle = (await Perdure(client).submit(BUILT, id=fresh)).delivery, client.get_workflow_handle(fresh)
+        before = await table_when(client, lambda table: table.reserved(RULE) > 0)
+        made_up = {"delivery": fresh, "rules": {RULE: 1.0}, "settled": 1e6, "seq": 10**9}
+        for more in ({}, {"is_last": True}, {"delivery": f"{fresh}-other"}):
+            await keeper.signal("reserve", made_up | more)
+        answer = {"seq": 10**9, "ceiling": 1e6, "granted": 1e6, "until": "2999-01-01T00:00:00Z"}
+        await handle.signal("granted", answer)
+        async with Worker(client, task_queue=f"{fresh}-his", workflows=[TenLines]):
+            for id, name, content in ((TREASURY, "reserve", made_up), (fresh, "granted", answer)):
+                call = {"signals": id, "name": name, "content": content}
+                await client.execute_workflow("Delivery", call, id=f"{fresh}-his-{name}", task_queue=f"{fresh}-his")
+        assert await treasury.read_budget_table(client) == before
+        fleet.gate.set()
+        waits = await at(handle, lambda progress: "the day's budget" in progress["waiting"])
+        assert waits["usage"]["cost_usd"] <= 1.0 + REPLY_USD
+        table = await treasury.read_budget_table(client)
+        assert table.leases.keys() == {fresh}
+        assert table.rules[RULE].spent <= 1.0 + REPLY_USD
+        await handle.terminate()
+        assert delivery.id == fresh
 
-    async def cancel_one(id: str) -> None:
-        keeper = await client.start_workflow("Treasury", id=id, task_queue=TASK_QUEUE)
-        await keeper.signal("reserve", request)
+
+async def test_a_treasury_can_be_cancelled_while_it_answers_a_delivery_that_is_gone(client: Client, fresh: str) -> None:
+    keepers = [await client.start_workflow("Treasury", id=f"{fresh}-{n}", task_queue=TASK_QUEUE) for n in range(30)]
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=[TenLines]):  # deliveries that ask, and are gone
+        for keeper in keepers:
+            request = {"delivery": f"{keeper.id}-gone", "seq": 1, "rules": {RULE: 5.0}, "settled": 0}
+            call = {"signals": keeper.id, "name": "reserve", "content": request}
+            await client.execute_workflow("Delivery", call, id=f"{keeper.id}-gone", task_queue=TASK_QUEUE)
+
+    async def cancel_one(keeper: WorkflowHandle[Any, Any]) -> None:
         while not any(event.HasField(ANSWER) for event in [event async for event in keeper.fetch_history_events()]):
             await asyncio.sleep(0.005)
         await keeper.cancel()
@@ -144,7 +177,7 @@ async def test_a_treasury_can_be_cancelled_while_it_answers_a_delivery_that_is_g
             await keeper.result()
 
     async with playing(client, Script()), asyncio.timeout(patient(30)):
-        await asyncio.gather(*(cancel_one(f"{fresh}-{n}") for n in range(30)))
+        await asyncio.gather(*(cancel_one(keeper) for keeper in keepers))
 
 
 async def test_a_cancelled_delivery_gives_back_and_its_retry_reserves_anew(

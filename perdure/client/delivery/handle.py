@@ -87,7 +87,7 @@ class Delivery(Decisions):
         """Return the names of what was sent to it that no worker has read yet: `approve`, `say`… Raises BadInput when
         there is no such delivery."""
         async with unknown_named_by(self.describe):
-            return await unread_messages(self._client, self.id)
+            return await unread_messages(self._client, self.id, await ended_run_id(self._client, self.id))
 
     async def progress(self, *, once: bool = False) -> Progress:
         """Query the delivery's workflow for its progress; when no worker answers, build it from the memo of an ended

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.history.fold import ActivityRecord, RunHistory
@@ -28,7 +28,7 @@ from perdure.client.history.records import (
     decode_event,
     is_reset,
 )
-from perdure.client.server.view import find_workflow
+from perdure.client.server.view import find_workflow, is_refused
 from perdure.models.base import read_as
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
@@ -370,13 +370,15 @@ async def _run_events(stream: _Stream, run_id: str, *, follow: bool) -> AsyncIte
 
 
 async def _list_run_ids(client: Client, id: str) -> list[str]:
-    """List the ids of all runs that the server knows, in the order in which they began.
+    """List the ids of all runs that the server knows and that were not refused, in the order in which they began; where
+    all were refused, of all.
 
     Raises BadInput when there is none. The newest run is described by itself: lists are seconds behind.
     """
     if (newest := await find_workflow(client, id)) is None:
         raise BadInput(f"no delivery or backlog {id}", fix="see perdure list")
-    began = {newest.run_id: newest.start_time}
+    runs: dict[str, WorkflowExecution] = {newest.run_id: newest}
     async for execution in client.list_workflows(f"WorkflowId = '{id}'"):
-        began.setdefault(execution.run_id, execution.start_time)
-    return sorted(began, key=lambda execution: (execution == newest.run_id, began[execution]))
+        runs.setdefault(execution.run_id, execution)
+    run_ids = sorted(runs, key=lambda run_id: (run_id == newest.run_id, runs[run_id].start_time))
+    return [run_id for run_id in run_ids if not await is_refused(client, runs[run_id])] or run_ids

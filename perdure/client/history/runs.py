@@ -76,14 +76,15 @@ async def read_request(client: Client, id: str, run_id: str | None = None) -> di
     return {}
 
 
-async def unread_messages(client: Client, id: str) -> list[str]:
-    """Return the names of signals and cancellations that no worker has read yet, in the order they were sent.
+async def unread_messages(client: Client, id: str, run_id: str | None) -> list[str]:
+    """Return the names of signals and cancellations that no worker has read yet in a run, None for the newest, in the
+    order they were sent.
 
     Such as `approve`, `say`, `hold`, `cancel`: of a decision that came as a signal, the update that it carries. Reads
     the whole history. Raises RPCError.
     """
     names: list[str] = []
-    async for event in client.get_workflow_handle(id).fetch_history_events():
+    async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         match await decode_event(event, client.data_converter):
             case TaskCompleted():
                 names.clear()

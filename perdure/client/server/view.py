@@ -180,13 +180,13 @@ async def find_accepted_run(client: Client, id: str) -> WorkflowExecutionDescrip
     under an ended workflow's id. Raises RPCError.
     """
     newest = await find_workflow(client, id)
-    if newest is None or not await _is_refused(client, newest):
+    if newest is None or not await is_refused(client, newest):
         return newest
     plain_id = id.replace("'", "")
     others = [other async for other in client.list_workflows(f"WorkflowId = '{plain_id}'") if other.id == id]
     for other in sorted(others, key=lambda execution: execution.start_time, reverse=True):
         description = await find_workflow(client, id, other.run_id)
-        if description is not None and not await _is_refused(client, description):
+        if description is not None and not await is_refused(client, description):
             return description
     return newest
 
@@ -198,7 +198,7 @@ async def ended_run_id(client: Client, id: str) -> str | None:
     return None if accepted is None or accepted.status == WorkflowExecutionStatus.RUNNING else accepted.run_id
 
 
-async def _is_refused(client: Client, execution: WorkflowExecutionDescription) -> bool:
+async def is_refused(client: Client, execution: WorkflowExecution) -> bool:
     """Return True for a run that ended as an invalid request, or ended and was not on our queue."""
     if execution.status != WorkflowExecutionStatus.FAILED:
         return execution.task_queue != TASK_QUEUE and execution.status != WorkflowExecutionStatus.RUNNING

@@ -320,7 +320,7 @@ class PreviousRunResult(HistoryModel):
 
 
 class SignalClaim(HistoryModel):
-    """A signal that names a delivery as its sender. `content`: what it carries, as JSON."""
+    """A signal that names a workflow, mostly a delivery, as its sender. `content`: what it carries, as JSON."""
 
     signal: str
     delivery: str
@@ -328,7 +328,7 @@ class SignalClaim(HistoryModel):
 
 
 class SignalOriginInput(HistoryModel):
-    """Find out whether the deliveries have sent these signals to the backlog that asks.
+    """Find out whether the deliveries have sent these signals to the workflow that asks.
 
     after  number of the last event of its history before all of them, or of an earlier one
     """
