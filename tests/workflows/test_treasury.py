@@ -25,10 +25,12 @@ from perdure.models.budget.treasury import TREASURY, BudgetRule, TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
 from tests.attack.stranger_client import TenLines
-from tests.deliveries import BUILT, Script, at, events, playing, reset
+from tests.deliveries import BUILT, at, events, reset
 from tests.engine import until
+from tests.homes import origin_activities
 from tests.receiver import Receiver
 from tests.waiting import patient
+from workflows.treasury import Treasury
 
 BLOCK_EVENTS, END_EVENTS = 9, 4
 """In the Treasury's history, of one that asks alone: a day of 50 deliveries of six blocks has 3,140 (benchmarks)."""
@@ -162,22 +164,20 @@ async def test_what_a_client_says_in_the_name_of_a_delivery_or_of_the_treasury_c
 
 
 async def test_a_treasury_can_be_cancelled_while_it_answers_a_delivery_that_is_gone(client: Client, fresh: str) -> None:
-    keepers = [await client.start_workflow("Treasury", id=f"{fresh}-{n}", task_queue=TASK_QUEUE) for n in range(30)]
-    async with Worker(client, task_queue=TASK_QUEUE, workflows=[TenLines]):  # deliveries that ask, and are gone
-        for keeper in keepers:
-            request = {"delivery": f"{keeper.id}-gone", "seq": 1, "rules": {RULE: 5.0}, "settled": 0}
-            call = {"signals": keeper.id, "name": "reserve", "content": request}
-            await client.execute_workflow("Delivery", call, id=f"{keeper.id}-gone", task_queue=TASK_QUEUE)
-
-    async def cancel_one(keeper: WorkflowHandle[Any, Any]) -> None:
+    async def cancel_one(id: str) -> None:
+        keeper = await client.start_workflow("Treasury", id=id, task_queue=TASK_QUEUE)
+        request = {"delivery": f"{id}-gone", "seq": 1, "rules": {RULE: 5.0}, "settled": 0}
+        call = {"signals": id, "name": "reserve", "content": request}
+        await client.execute_workflow("Delivery", call, id=f"{id}-gone", task_queue=TASK_QUEUE)
         while not any(event.HasField(ANSWER) for event in [event async for event in keeper.fetch_history_events()]):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
         await keeper.cancel()
         with pytest.raises(WorkflowFailureError):
             await keeper.result()
 
-    async with playing(client, Script()), asyncio.timeout(patient(30)):
-        await asyncio.gather(*(cancel_one(keeper) for keeper in keepers))
+    worker = Worker(client, task_queue=TASK_QUEUE, workflows=[TenLines, Treasury], activities=origin_activities())
+    async with worker, asyncio.timeout(patient(30)):
+        await asyncio.gather(*(cancel_one(f"{fresh}-{n}") for n in range(10)))
 
 
 async def test_a_cancelled_delivery_gives_back_and_its_retry_reserves_anew(
