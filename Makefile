@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking bench-growth gauntlet screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking bench-growth bench-calls gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -141,6 +141,10 @@ bench-tokens: $(READY) ## the share of a step's input that is read from the cach
 
 bench-growth: $(READY) ## processor seconds of a turn by its place in a step of 96 (PRINTS="0 4096", TURNS=96)
 	@$(BIN)/python benchmarks/growth.py $(ARGS)
+
+bench-calls: $(READY) ## calls of git, programs, fsync and execve in vain of one delivery, counted by strace
+	@deploy/packages.sh strace=strace
+	@$(BIN)/python benchmarks/calls.py
 
 bench-looking: $(READY) ## the share of a core that the page and top take (DELIVERIES="50 200", SECONDS=20, CHANGES=5)
 	@$(BIN)/python benchmarks/looking.py $(ARGS)

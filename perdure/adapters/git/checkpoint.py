@@ -20,7 +20,7 @@ from typing import Any
 from perdure.adapters.git.checkouts import submodule_paths
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.messages import StoredMessage, compact_json, read_messages
-from perdure.adapters.git.objects import TREE, LooseObjects, TreeEntry
+from perdure.adapters.git.objects import TREE, LooseObjects, ObjectStore, TreeEntry
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import (
     HIDDEN,
@@ -65,8 +65,9 @@ def write_initial_checkpoint(
     workspace has no record.
     """
     vault, tree = workspace.vault, tree or workspace.record().exact_base
-    sidecar = vault.objects.write_blob(Sidecar(empty=submodule_paths(vault, tree)).to_json())
-    return _write_commit(vault, tree, sidecar, turn, parent=parent)
+    with vault.objects.write_together() as objects:
+        sidecar = objects.write_blob(Sidecar(empty=submodule_paths(vault, tree)).to_json())
+        return _write_commit(objects, tree, sidecar, turn, parent=parent)
 
 
 def snapshot_worktree(
@@ -87,28 +88,22 @@ def snapshot_worktree(
     worktree has a `.git` below its root; WorkspaceLost when the vault does not have the parent, or the workspace has no
     record.
     """
-    objects = workspace.vault.objects
     known_blobs = set(transcript_blobs(workspace.vault, parent)) if parent else set()
 
-    def write_message(message: Mapping[str, Any]) -> str:
+    def write_message(objects: ObjectStore, message: Mapping[str, Any]) -> str:
         if isinstance(message, StoredMessage) and message.sha in known_blobs:
             return message.sha
         return objects.write_blob(compact_json(message), known_blobs)
 
     with workspace.lock_worktree() as lock_fd:
-        if changed or parent is None:
-            tree, sidecar = _write_files(workspace, lock_fd)
-        else:
-            tree = workspace.vault.tree_of(f"{parent}:tree")
-            sidecar = objects.write_blob(_read_blob(workspace.vault, parent, "sidecar.json"))
-        commit = _write_commit(
-            workspace.vault,
-            tree,
-            sidecar,
-            turn,
-            [write_message(message) for message in transcript],
-            parent,
-        )
+        with workspace.vault.objects.write_together() as objects:
+            if changed or parent is None:
+                tree, sidecar = _write_files(workspace, objects, lock_fd)
+            else:
+                tree = workspace.vault.tree_of(f"{parent}:tree")
+                sidecar = objects.write_blob(_read_blob(workspace.vault, parent, "sidecar.json"))
+            messages = [write_message(objects, message) for message in transcript]
+            commit = _write_commit(objects, tree, sidecar, turn, messages, parent)
         if is_shadow_intact(workspace.shadow):
             _marker_path(workspace).write_text(_marker_text(workspace, commit))
     return commit
@@ -151,14 +146,21 @@ def mark_dirty(workspace: Workspace) -> None:
     _marker_path(workspace).unlink(missing_ok=True)
 
 
-def is_at_checkpoint(workspace: Workspace, checkpoint: str) -> bool:
+def is_at_checkpoint(workspace: Workspace, checkpoint: str, *, written_by_us_alone: bool = False) -> bool:
     """Return True where the worktree is at this checkpoint and nothing was written since; False also where git or the
-    disk fails. Takes some milliseconds, and waits for the worktree's lock. Raises WorkspaceLost without a record."""
+    disk fails. Takes some milliseconds, 0.1 s at 50,000 files, and waits for the worktree's lock. Raises WorkspaceLost
+    without a record.
+
+    written_by_us_alone  the caller knows that no process has been in the worktree since the snapshot: our own marker
+                         decides, and no file is looked at
+    """
     try:
         if not is_shadow_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
             workspace, checkpoint
         ):
             return False
+        if written_by_us_alone:
+            return True
         record = workspace.record()
         with workspace.lock_worktree() as lock_fd:
             git = open_shadow(workspace, record.exact_base, lock_fd)
@@ -245,7 +247,7 @@ def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar
     apply_sidecar(workspace.path, sidecar, (), setup_paths)
 
 
-def _write_files(workspace: Workspace, lock_fd: int) -> tuple[str, str]:
+def _write_files(workspace: Workspace, objects: ObjectStore, lock_fd: int) -> tuple[str, str]:
     """Write the worktree's files, and their modes and empty directories, to the vault, and return (tree, blob of the
     modes). Special files are left out. Raises NestedRepository where the worktree has a `.git` below its root."""
     record = workspace.record()
@@ -260,11 +262,11 @@ def _write_files(workspace: Workspace, lock_fd: int) -> tuple[str, str]:
             "add", "--all", "--", *checkpoint_pathspecs([*record.setup_paths, *surface.special]), lock_fds=(lock_fd,)
         )
     tree = git.execute("write-tree", lock_fds=(lock_fd,)).text
-    return tree, workspace.vault.objects.write_blob(surface.sidecar.to_json())
+    return tree, objects.write_blob(surface.sidecar.to_json())
 
 
 def _write_commit(
-    vault: Vault,
+    objects: ObjectStore,
     tree: str,
     sidecar: str,
     turn: Mapping[str, Any],
@@ -276,7 +278,6 @@ def _write_commit(
     `tree` and `sidecar` are the hashes of the files and of their modes; `transcript` lists the blobs of the messages,
     in order.
     """
-    objects = vault.objects
     entries = [TreeEntry("tree", tree, TREE), TreeEntry("sidecar.json", sidecar)]
     entries.append(TreeEntry("turn.json", objects.write_blob(compact_json(turn))))
     if transcript:

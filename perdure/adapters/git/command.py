@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, cast
@@ -364,7 +366,7 @@ class Git:
         names_to_unset = sorted(
             name for name in surplus if "=" not in name and (self.as_owner or _matters_when_empty(name))
         )
-        unset_prefix = ["env", *(f"--unset={name}" for name in names_to_unset)] if names_to_unset else []
+        unset_prefix = [_find_program("env"), *(f"--unset={name}" for name in names_to_unset)] if names_to_unset else []
         own = () if self.as_owner else ("lfs.url=file:///dev/null",)  # whatever a .lfsconfig says
         settings = [part for setting in (*SETTINGS, *own, *self.settings, *extra_settings) for part in ("-c", setting)]
         directory = self.cwd or self.work_tree or self.git_dir or Path("/")
@@ -374,7 +376,7 @@ class Git:
         # kernel schedules by sessions: only who speaks to a remote asks.
         isolation: dict[str, Any] = {"start_new_session": True} if self.as_owner else {"process_group": 0}
         return git.Git(directory).execute(
-            [*unset_prefix, "git", *settings, *args],
+            [*unset_prefix, _find_program("git"), *settings, *args],
             istream=cast("Any", subprocess.PIPE if has_stdin else subprocess.DEVNULL),
             as_process=True,
             env=dict.fromkeys(surplus, "") | pinned,
@@ -406,6 +408,17 @@ class Git:
             "GIT_OBJECT_DIRECTORY": self.objects,
         }
         return pinned | {name: str(path) for name, path in paths.items() if path} | dict(self.variables)
+
+
+def _find_program(name: str) -> str:
+    """Return the path of a program, so that it is not looked for in every directory of the PATH each time; its name
+    where it is in none of them."""
+    return _find_on_path(name, os.environ.get("PATH", os.defpath))
+
+
+@lru_cache
+def _find_on_path(name: str, path: str) -> str:
+    return shutil.which(name, path=path) or name
 
 
 def _matters_when_empty(name: str) -> bool:

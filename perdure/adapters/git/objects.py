@@ -19,7 +19,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -39,11 +39,36 @@ class TreeEntry:
     mode: str = FILE
 
 
+_MOST_DURABLE = 10_000
+_durable = set[Path]()
+"""Objects whose names this process has made durable, at most about _MOST_DURABLE. Whether one is there is always asked
+of the disk."""
+
+
 @dataclass(frozen=True)
 class ObjectStore:
-    """A writer of loose objects into an `objects` directory. Each object is durable when the method returns."""
+    """A writer of loose objects into an `objects` directory. Each object is durable when the method returns, or when
+    the block of `write_together` ends.
+
+    unsynced  objects whose names are not durable yet, while such a block runs
+    """
 
     path: Path
+    unsynced: set[Path] | None = None
+
+    @contextlib.contextmanager
+    def write_together(self) -> Iterator[ObjectStore]:
+        """Yield a store for objects that belong together: their names are made durable at the end of the block, each
+        directory once. Nothing may refer to them before; where the block raises, nothing has to."""
+        store = replace(self, unsynced=set())
+        yield store
+        objects = store.unsynced or set()
+        if directories := {object_file.parent for object_file in objects}:
+            for directory in (*directories, self.path):
+                sync_directory(directory)
+        if len(_durable) > _MOST_DURABLE:
+            _durable.clear()
+        _durable.update(objects)
 
     def write_blob(self, data: bytes, existing: Container[str] = ()) -> str:
         """Write a blob and return its hash. Blobs among `existing` are in the repository for certain, packed ones too,
@@ -80,10 +105,13 @@ class ObjectStore:
         target = directory / sha[2:]
         if target.exists() and target.stat().st_size:  # a power cut can leave an empty file under a good name
             os.utime(target)  # somebody is about to refer to it: not to be dropped for being old
+            if self.unsynced is not None and target not in _durable:
+                self.unsynced.add(target)  # whoever wrote it may have died before its name was durable
             return sha
         if not directory.exists():
             directory.mkdir(exist_ok=True)
-            sync_directory(self.path)
+            if self.unsynced is None:
+                sync_directory(self.path)
         handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
         try:
             with os.fdopen(handle, "wb") as file:
@@ -95,7 +123,10 @@ class ObjectStore:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        sync_directory(directory)
+        if self.unsynced is None:
+            sync_directory(directory)
+        else:
+            self.unsynced.add(target)
         return sha
 
 

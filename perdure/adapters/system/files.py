@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from perdure.models import limits
@@ -111,8 +112,13 @@ def append_json_line(path: Path, entry: Json, *, sync: bool) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
             os.fsync(file.fileno())
-    if sync:
-        sync_directory(path.parent)
+            _sync_name(path, os.fstat(file.fileno()).st_ino)
+
+
+@lru_cache(4096)
+def _sync_name(path: Path, inode: int) -> None:
+    """Make the name of this file survive a power cut. Once a process is enough: appending changes no name."""
+    sync_directory(path.parent)
 
 
 def read_json_lines(path: Path) -> Iterator[Json]:

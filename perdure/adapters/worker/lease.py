@@ -34,6 +34,8 @@ class Lease:
 
     sandbox_lock   what sandboxes hold for as long as one of their processes lives; agent_lock: likewise that of
                    an agent which waits there for its next turn
+    left_at        the checkpoint at which the lease before this one, of this process too, left the worktree, with
+                   no process in it; empty where that is not known
     """
 
     delivery: str
@@ -42,6 +44,8 @@ class Lease:
     agent_lock: Path
     proved: bool
     _file: Path
+    left_at: str = ""
+    _leaves_at: str = ""
     _task: asyncio.Task[object] | None = None
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -51,6 +55,11 @@ class Lease:
         if _read_generation(self._file) != self.generation:
             raise Superseded(f"a newer attempt works on {self.delivery}; this one wrote nothing")
 
+    def leave_at(self, checkpoint: str) -> None:
+        """Record that the worktree is at this checkpoint and nothing is written to it any more until this lease ends,
+        for the next one's `left_at`."""
+        self._leaves_at = checkpoint
+
 
 class Leases:
     """The leases of one worker process. Takeover within the process goes through here, never by pid."""
@@ -58,6 +67,7 @@ class Leases:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._held: dict[tuple[str, str], Lease] = {}
+        self._left: dict[tuple[str, str], tuple[int, str]] = {}
 
     @asynccontextmanager
     async def acquire(self, delivery: str, tree: str = "tree", *, spares: bool = False) -> AsyncIterator[Lease]:
@@ -76,7 +86,7 @@ class Leases:
         file, sandbox_lock = directory / "generation", directory / f"sandbox-{tree}"
         generation = await in_thread(_raise_generation, file)
         agent_lock = directory / f"agent-{tree}"
-        lease = Lease(delivery, generation, sandbox_lock, agent_lock, False, file, asyncio.current_task())
+        lease = Lease(delivery, generation, sandbox_lock, agent_lock, False, file, _task=asyncio.current_task())
         deadline = time.monotonic() + LEASE_PROOF_S
         descriptor = None
         try:
@@ -89,7 +99,12 @@ class Leases:
                     lease.proved = await in_thread(end_sandboxes, agent_lock, remaining_s)
             lease.check()  # whoever was overtaken while it waited must not stand in the newer one's place
             self._held[delivery, tree] = lease
+            left_generation, checkpoint = self._left.pop((delivery, tree), (0, ""))
+            if lease.proved and left_generation == generation - 1:
+                lease.left_at = checkpoint
             yield lease
+            if lease._leaves_at:
+                self._left[delivery, tree] = generation, lease._leaves_at
         finally:
             if self._held.get((delivery, tree)) is lease:
                 del self._held[delivery, tree]
@@ -145,5 +160,6 @@ def _raise_generation(file: Path) -> int:
     """Add one to the workspace's generation number on disk, under a lock, and return the new one."""
     with hold_lock(file.with_suffix(".lock")):
         generation = _read_generation(file) + 1
-        write_whole(file, str(generation).encode())
+        # a power cut may set it back: then no older attempt lives either
+        write_whole(file, str(generation).encode(), sync=False)
     return generation

@@ -88,7 +88,8 @@ class WorkspaceSession:
         """Make the worktree exactly what the checkpoint holds, unless it is that already. Raises Superseded, before
         anything is changed, when a newer attempt has taken over."""
         self.lease.check()
-        if not checkpoints.is_at_checkpoint(self.workspace, checkpoint):
+        left_by_us = self.lease.left_at == checkpoint
+        if not checkpoints.is_at_checkpoint(self.workspace, checkpoint, written_by_us_alone=left_by_us):
             checkpoints.restore_checkpoint(self.workspace, checkpoint)
 
     def change_size(self, commit: str) -> ChangeSize:

@@ -17,6 +17,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
+from tests.power_cut import Disk
 from tests.repositories import git, make_origin
 
 
@@ -192,6 +193,30 @@ def test_a_write_after_the_snapshot_is_noticed(workspace: Workspace) -> None:
     assert cp.is_at_checkpoint(workspace, commit)
     (workspace.path / "src" / "app.py").write_text("x = 2\n")
     assert not cp.is_at_checkpoint(workspace, commit)
+
+
+def test_who_knows_that_nobody_wrote_asks_the_marker_alone(workspace: Workspace) -> None:
+    commit = take(workspace)
+    (workspace.path / "new").write_text("x")
+    assert cp.is_at_checkpoint(workspace, commit, written_by_us_alone=True), "no file was looked at"
+    assert not cp.is_at_checkpoint(workspace, "0" * 40, written_by_us_alone=True)
+    cp.mark_dirty(workspace)
+    assert not cp.is_at_checkpoint(workspace, commit, written_by_us_alone=True)
+
+
+def test_a_checkpoint_survives_a_power_cut_right_after_it_was_written(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, first = workspace.vault.path / "objects", take(workspace)
+    before, disk = {path for path in objects.rglob("*") if path.is_file()}, Disk(monkeypatch)
+    second = cp.snapshot_worktree(
+        workspace, parent=first, turn={"turn": 2}, transcript=[{"n": n} for n in range(40)], changed=False
+    )
+    new = {path for path in objects.rglob("*") if path.is_file()} - before
+    assert len(new) == 44, "40 messages, the turn, two trees and the commit"
+    assert [path for path in new if not disk.keeps(path, objects)] == []
+    assert disk.syncs_of(objects) == 1
+    assert git(workspace.vault.path, "cat-file", "-t", second) == "commit"
 
 
 def test_a_restore_waits_for_the_git_of_a_killed_worker(workspace: Workspace) -> None:

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import resource
-import stat
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -24,9 +23,10 @@ from perdure.adapters.system.files import append_json_line, hold_lock, read_json
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.opened_files import watch_opened_files
 from perdure.adapters.worker.journal import ReplyStore, SpendLog
-from perdure.adapters.worker.lease import Lease, Leases
+from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.workspace_setup import _hold_setup_lock
 from tests.costs import examples
+from tests.power_cut import Disk
 from tests.processes import line, python
 from tests.waiting import patient
 
@@ -75,30 +75,6 @@ def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("token", "log")} == {0o600}
 
 
-class Disk:
-    """Files after a power cut: contents of those that were synced, names in directories that were synced since."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._contents: set[int] = set()
-        self._names: set[tuple[int, str]] = set()
-        self._fsync = os.fsync
-        monkeypatch.setattr(os, "fsync", self._sync)
-
-    def _sync(self, fd: int) -> None:
-        self._fsync(fd)
-        inode = os.fstat(fd).st_ino
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            self._names.update((inode, name) for name in os.listdir(fd))
-        else:
-            self._contents.add(inode)
-
-    def keeps(self, path: Path, below: Path) -> bool:
-        """True when a file, with every directory that leads to it from `below`, is there after a power cut."""
-        chain = [path, *(parent for parent in path.parents if parent.is_relative_to(below) and parent != below)]
-        named = all((one.parent.stat().st_ino, one.name) in self._names for one in chain)
-        return named and path.stat().st_ino in self._contents
-
-
 async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,11 +84,23 @@ async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
     ReplyStore(workspace).require_free_disk()
     ReplyStore(workspace).put("key", {"text": "paid for"})
     SpendLog(workspace).record_intent("request", "reply", 0.1)
-    async with Leases(home).acquire("d"):
-        pass
-    for name in ("replies/key.json", "spend.jsonl", "generation"):
+    for name in ("replies/key.json", "spend.jsonl"):
         assert disk.keeps(workspace / name, tmp_path), name
     assert not disk.keeps(workspace / "journal.jsonl", tmp_path), "this says nothing about any of them"
+
+
+def test_the_name_of_a_line_file_is_synced_once_a_process_and_again_where_another_took_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, log = Disk(monkeypatch), tmp_path / "log.jsonl"
+    for number in range(5):
+        append_json_line(log, {"n": number}, sync=True)
+    assert disk.keeps(log, tmp_path)
+    assert disk.syncs_of(tmp_path) == 1
+    write_whole(log, b"", sync=False)
+    append_json_line(log, {}, sync=True)
+    assert disk.keeps(log, tmp_path)
+    assert disk.syncs_of(tmp_path) == 2
 
 
 def test_a_vault_outlives_a_power_cut_from_the_moment_it_is_there(

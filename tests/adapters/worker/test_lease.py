@@ -52,6 +52,33 @@ async def test_one_after_the_other_each_gets_a_proved_lease_of_a_higher_generati
     assert registry._held == {}
 
 
+async def test_the_next_lease_of_the_same_process_knows_where_the_worktree_was_left(home: Home) -> None:
+    registry = Leases(home)
+    async with registry.acquire("d") as first:
+        first.leave_at("checkpoint")
+    async with registry.acquire("d") as second:
+        assert second.left_at == "checkpoint"
+    async with registry.acquire("d") as third:
+        assert third.left_at == "", "the second has not said where it left it"
+        third.leave_at("another")
+    async with Leases(home).acquire("d"):
+        pass
+    async with registry.acquire("d") as after_another_worker:
+        assert after_another_worker.left_at == ""
+        after_another_worker.leave_at("checkpoint")
+
+    async def fail_after_leaving() -> None:
+        async with registry.acquire("d") as failing:
+            assert failing.left_at == "checkpoint"
+            failing.leave_at("checkpoint")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail_after_leaving()
+    async with registry.acquire("d") as last:
+        assert last.left_at == "", "who failed may have left something"
+
+
 async def test_a_takeover_cancels_the_writer_before_and_waits_for_its_threads(home: Home) -> None:
     registry, events = Leases(home), []
     go = asyncio.Event()

@@ -22,7 +22,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.waiting_agents import WaitingAgent
 from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
-from perdure.models.config.repository import StepSettings
+from perdure.models.config.repository import SandboxGrade, StepSettings
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
@@ -162,6 +162,8 @@ async def commit_turn(
     session.check()
     await in_thread(session.vault.move_ref, run_ref(work.delivery, turn.run_id), commit, work.checkpoint)
     crash_point(CrashPoint.AFTER_SNAPSHOT)
+    if agent is None and session.sandbox.grade is SandboxGrade.FULL:  # else a process may go on writing
+        session.lease.leave_at(commit)
     return result.model_copy(update={"checkpoint": commit})
 
 

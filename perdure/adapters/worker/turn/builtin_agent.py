@@ -283,8 +283,10 @@ def previous_message_id(directory: Path, work: TurnInput) -> str | None:
 
 
 def record_message_id(directory: Path, work: TurnInput, reply: Reply) -> None:
-    """Write down the id of this turn's reply for the next turn."""
-    write_whole(directory / _FILE, json.dumps({"of": _turn_key(work, work.turn), "id": reply.id}).encode())
+    """Write down the id of this turn's reply for the next turn; a power cut may take it, for it is for diagnosis
+    alone."""
+    content = json.dumps({"of": _turn_key(work, work.turn), "id": reply.id}).encode()
+    write_whole(directory / _FILE, content, sync=False)
 
 
 def cache_miss_reason(reply: Reply, previous_id: str | None) -> str:
