@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import pwd
+import random
 import secrets
 import shutil
 import signal
@@ -143,16 +144,20 @@ def require_room(directory: Path, needed: int) -> None:
 # ── the processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+PORTS = range(15_000, 32_000)
+"""Below those that systems give to connections, and 32,768: the server keeps its roles' ports as small integers."""
+
+
 def free_ports(number: int) -> list[int]:
     """Return that many ports of 127.0.0.1 that nobody listens on."""
-    probes = [socket.socket() for _ in range(number)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    free = list[int]()
+    for port in random.sample(PORTS, 50 * number):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) == number:
+            return free
+    raise ClusterError(f"no ports of 127.0.0.1 are free between {PORTS.start} and {PORTS.stop}")
 
 
 def _end_with_parent() -> None:
