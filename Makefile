@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking bench-growth bench-calls gauntlet screenshots lock clean
+.PHONY: cluster cluster-test help demo agents test stories coverage left-out test-slow check fmt schema types replay attack chaos chaos-backlog chaos-github fuzz bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking bench-growth bench-calls gauntlet screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,10 +74,18 @@ left-out: $(READY) ## the tests that the last run left out for a missing program
 test-slow: $(READY) ## longer versions of what the tests show, without coverage: more turns, kills, workers
 	@$(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)
 
+cluster: $(READY) ## a real Temporal cluster to try a fleet on this machine, until Ctrl-C (DIR: kept there; PORT: of its frontend)
+	@deploy/packages.sh pg_createcluster=postgresql
+	@$(BIN)/python deploy/cluster.py $(if $(PORT),--port $(PORT)) $(DIR)
+
+cluster-test: $(READY) ## the stories that are played on a real Temporal cluster too, and its faults (ARGS)
+	@deploy/packages.sh pg_createcluster=postgresql
+	@$(BIN)/python deploy/cluster.py -- sh -c 'CLUSTER=$$TEMPORAL_ADDRESS exec $(PYTEST) -q --no-header -n 2 -m "cluster and not slow" $(ARGS)'
+
 check: $(READY) ## format, lint, types, arrows, lock, wheel
 	@echo "format" && $(BIN)/ruff format --quiet --check .
 	@echo "lint"   && $(BIN)/ruff check --quiet .
-	@echo "types"  && $(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary worker.py starter.py
+	@echo "types"  && $(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary worker.py starter.py deploy/cluster.py
 	@echo "arrows" && { $(BIN)/lint-imports >$(VENV)/arrows.txt 2>&1 || { cat $(VENV)/arrows.txt; exit 1; }; }
 	@echo "lock and wheel" && $(PYTEST) -q --no-header tests/packaging
 

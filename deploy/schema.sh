@@ -2,7 +2,7 @@
 # Creates or updates Temporal's two databases on PostgreSQL. Runs in temporalio/admin-tools; safe to run again.
 set -eu
 
-schema=/etc/temporal/schema/postgresql/v12
+schema=${SCHEMA_DIRECTORY:-/etc/temporal/schema/postgresql/v12}
 
 sql() {
     database=$1

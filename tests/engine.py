@@ -32,7 +32,7 @@ from tests.fork_server import Forked, Kept, fork
 from tests.homes import fresh_home
 from tests.processes import end_with_this_process, family, send
 from tests.repositories import CALC, git, heads, make_target, pulls
-from tests.temporal_server import joined
+from tests.temporal_server import cluster, joined
 from tests.waiting import patient, until
 
 __all__ = [
@@ -127,6 +127,8 @@ class Engine:
             else:
                 await served.enter_async_context(joined(engine.home))
             await engine.start_server(server_port)
+            if (address := cluster()) and not own_server:
+                engine.env |= {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": engine.client.namespace}
             try:
                 yield engine
             finally:

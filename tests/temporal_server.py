@@ -13,26 +13,32 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest, RegisterNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.identity import RETENTION, ServerRecord, identity_namespace
+from perdure.local.identity import NAMESPACE, RETENTION, ServerRecord, identity_namespace
 from perdure.local.places import Places, temporal_binary
 from perdure.local.server import ServerInfo, ensure_server, stop_server
-from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES, TITLE
 from perdure.plugin import perdure_plugin
 from tests.processes import end_with_this_process, send
-from tests.waiting import patient
+from tests.waiting import patient, until
+
+
+def cluster() -> str:
+    """The address of a real cluster (`make cluster-test`), where homes share that instead of an embedded server."""
+    return os.environ.get("CLUSTER", "")
 
 
 @pytest.fixture(scope="session")
@@ -117,8 +123,14 @@ async def apart() -> Client:
     return await Client.connect(server.address, namespace=namespace, plugins=[perdure_plugin()])
 
 
-@cache
 def _shared() -> ServerInfo:
+    if address := cluster():
+        return ServerInfo(address, ui_url="", namespace=NAMESPACE, pid=os.getpid(), started=False)
+    return _embedded()
+
+
+@cache
+def _embedded() -> ServerInfo:
     root = Path(tempfile.mkdtemp(prefix="perdure-server-"))
     server = start_server(Home(root))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
@@ -132,6 +144,8 @@ async def _register(client: Client, name: str) -> None:
     await client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=retention)
     )
+    if cluster():  # where each role learns of a namespace, and of its attributes, by itself
+        await until(lambda: _is_known(client, name))
     named = {"Keyword": "KEYWORD", "KeywordList": "KEYWORD_LIST", "Double": "DOUBLE"}
     kinds = {
         key: IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{named[kind]}")
@@ -140,3 +154,23 @@ async def _register(client: Client, name: str) -> None:
     await client.operator_service.add_search_attributes(
         AddSearchAttributesRequest(namespace=name, search_attributes=kinds)
     )
+    if cluster():
+        await until(lambda: _lists(client, name))
+
+
+async def _is_known(client: Client, name: str) -> bool:
+    with suppress(RPCError):
+        await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=name))
+        return True
+    return False
+
+
+async def _lists(client: Client, name: str) -> bool:
+    """Whether a list of this namespace takes the attribute that was added last."""
+    with suppress(RPCError):
+        query = f"{TITLE} = 'none'"
+        await client.workflow_service.count_workflow_executions(
+            CountWorkflowExecutionsRequest(namespace=name, query=query)
+        )
+        return True
+    return False

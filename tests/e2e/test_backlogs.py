@@ -292,6 +292,7 @@ async def test_a_base_that_moves_is_followed_once_whatever_dies(tmp_path: Path, 
         assert not list((engine.home.root / "workspaces").glob("night-base*/tree"))
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(200)
 async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean_receipt(
     tmp_path: Path, ports: int

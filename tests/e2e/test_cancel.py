@@ -68,6 +68,7 @@ async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp
                 await submitted.delivery.retry()
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(120)
 async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
@@ -148,6 +149,7 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
         assert not engine.home.tree("calc-sub").exists()
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("step", "turns"), [("implement", 4), ("fix_review", 2)])
 async def test_a_step_that_ended_but_was_not_committed_is_committed_by_the_retry_and_not_done_again(

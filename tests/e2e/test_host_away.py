@@ -56,6 +56,7 @@ async def test_it_is_said_wherever_somebody_looks_and_a_cancel_waits_for_nobody(
         assert Workspace.open(engine.home, "calc-sub").record().ended_at is not None, "its host has tidied up"
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(240)
 async def test_what_names_a_path_of_its_host_waits_for_it_while_another_host_has_nothing_to_do(
     tmp_path: Path, ports: int

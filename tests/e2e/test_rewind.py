@@ -90,6 +90,7 @@ async def by_command(engine: Engine, known: list[TurnRecord], turns_taken: int) 
     [(6, (4, 6, 1)), pytest.param(12, tuple(range(1, 13)), marks=pytest.mark.slow)],
     ids=["some", "each"],
 )
+@pytest.mark.cluster
 async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
     number_of_turns: int, places: tuple[int, ...], tmp_path: Path, ports: int
 ) -> None:

@@ -180,6 +180,7 @@ async def sent(person: Visitor, page: ServedPage, id: str, update: str, of: str)
     return (status, text) if status != 303 else (await person.get("/"))
 
 
+@pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_and_a_line_for_who_came_second(
