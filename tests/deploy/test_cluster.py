@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -67,16 +68,23 @@ def test_what_is_missing_is_said_in_one_line_and_nothing_stays(tmp_path: Path) -
     assert not there.exists()
 
 
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that PostgreSQL's own user can enter, which pytest's are not."""
+    with tempfile.TemporaryDirectory(prefix="perdure-test-") as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
 @on_cluster
 @pytest.mark.timeout(300)
-def test_a_cluster_ends_at_a_signal_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cluster_ends_at_a_signal_and_leaves_nothing(open_directory: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, SCRIPT],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(open_directory)},
         stdout=subprocess.PIPE,
         text=True,
     )
-    tmp_path.chmod(0o755)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(4)]
     address = re.search(r"TEMPORAL_ADDRESS=(\S+)", "".join(lines))
@@ -94,7 +102,7 @@ def test_a_cluster_ends_at_a_signal_and_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(patient(40)) == 0
     assert not [each for each in started if alive(each)]
-    assert not list(tmp_path.iterdir())
+    assert not list(open_directory.iterdir())
 
 
 @pytest.fixture(scope="module")
