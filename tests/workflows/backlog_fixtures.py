@@ -65,7 +65,7 @@ class Branch(Script):
              there are no more it stands there. None: the branch does not follow. follows: whenever it looked
     pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
     pushes   how often somebody pushes between a look at the base and the move
-    closed   what `close_backlog` was given, each time
+    proposals   what `close_backlog` was given, each time
     signing, closing   where set: what `sign_item_request` waits for, before an item begins; `close_backlog`, at the end
     unopened   the type and the words with which opening it fails; unproposed: the words with which its end does
     called   how often each of these two was asked
@@ -87,7 +87,7 @@ class Branch(Script):
         self.there: set[str] = set()
         self.fails: set[str] = set()
         self.red: dict[str, int] = {}
-        self.closed: list[CloseBacklogInput] = []
+        self.proposals: list[CloseBacklogInput] = []
         self.notifies = self.lists = False
         self.issues: tuple[int, ...] = ()
         self.found: tuple[int, ...] = ()
@@ -295,7 +295,7 @@ class Branch(Script):
         @activity.defn
         async def close_backlog(work: CloseBacklogInput) -> CloseBacklogResult:
             self.called["close_backlog"] += 1
-            self.closed.append(work)
+            self.proposals.append(work)
             if self.unproposed:
                 raise ApplicationError(self.unproposed, type="ForgeRefused", non_retryable=True)
             if self.closing is not None:

@@ -38,7 +38,7 @@ async def test_all_items_land_once_what_depends_on_others_after_them(client: Cli
     assert branch.landed.index("api") < branch.landed.index("page")
     assert branch.most <= 2
     assert progress["pull_request"] == "http://forge/1"
-    assert branch.closed[0].unlanded == {}
+    assert branch.proposals[0].unlanded == {}
 
 
 async def test_a_conflict_is_mended_by_the_delivery_that_has_it(client: Client, fresh: str) -> None:

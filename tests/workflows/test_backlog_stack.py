@@ -57,7 +57,7 @@ async def test_each_ships_into_what_it_depends_on_and_what_was_merged_takes_othe
     assert [item["branch"] for item in progress["items"]] == ["p/one", "p/two", "p/three"]
     assert progress["items"][0]["pull_request"] == "http://forge/me/calc/pull/7"
     assert progress["message"] == "3 of 3 items have a pull request"
-    assert (progress.get("pull_request", ""), branch.closed, branch.landed) == ("", [], [])
+    assert (progress.get("pull_request", ""), branch.proposals, branch.landed) == ("", [], [])
     assert {pull.item: pull.to for pull in branch.stacked[-1].pulls} == {"two": "main"}
     assert branch.pulls["two"].into == "main"
 
