@@ -32,8 +32,11 @@ from tests.receiver import Receiver
 from tests.waiting import patient
 from workflows.treasury import Treasury
 
-BLOCK_EVENTS, END_EVENTS = 9, 4
-"""In the Treasury's history, of one that asks alone: a day of 50 deliveries of six blocks has 3,140 (benchmarks)."""
+FIRST_EVENTS, BLOCK_EVENTS, END_EVENTS = 8, 10, 5
+"""In the Treasury's history, of one that asks alone; one of each is the question who has sent the request."""
+
+TASK_EVENTS = 3
+"""A workflow task more: on a busy machine the answer to that question takes longer than one."""
 
 
 NO_WORKFLOW_IDS = ("", "x" * 1_001, "ж" * 501)
@@ -213,7 +216,7 @@ async def test_a_worker_that_dies_between_grant_and_use_loses_no_block_and_gets_
             table = await table_when(client, lambda table: table.reserved(RULE) == 0)
             assert table.rules[RULE].spent == pytest.approx(fleet.total) == pytest.approx(5 * REPLY_USD)
             assert table.leases[fresh].seq == 2, "it has asked once, and once for the next block"
-            assert len(await events(keeper)) <= 6 + 2 * BLOCK_EVENTS + END_EVENTS
+            assert len(await events(keeper)) <= FIRST_EVENTS + 2 * BLOCK_EVENTS + END_EVENTS + TASK_EVENTS
 
 
 async def test_a_rewound_delivery_pays_for_its_turns_again_and_every_reply_counts_once(

@@ -21,7 +21,7 @@ BLOCK_USD = 1.0
 """The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks."""
 
 BLOCKS_A_DAY = 300
-"""Into which all budgets of a day are cut at most: a block costs about 9 events, and a day may have 5,000."""
+"""Into which all budgets of a day are cut at most: a block costs about 10 events, and a day may have 5,000."""
 
 BLOCK_LEAST_USD = 0.10
 """The least that is worth asking for; what remains of a day below it is not handed out."""

@@ -19,6 +19,7 @@ from turn_fixtures import DELIVERY, Bench, in_activity, vault, working
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.files import read_json_lines
+from perdure.adapters.worker.lease import Leases
 from perdure.adapters.worker.turn.delivery_text import delivery_text
 from perdure.adapters.worker.turn.materials import material_texts
 from perdure.models.delivery.turn import Ending, VaultReadInput
@@ -49,8 +50,9 @@ async def test_a_reply_that_was_received_is_not_paid_for_again_by_the_attempt_th
 async def test_what_a_cut_off_turn_left_in_the_worktree_is_gone_when_it_is_taken_again(bench: Bench) -> None:
     tree = bench.host.home.tree(DELIVERY)
     first = await bench.take(bench.work(1, bench.prepared.checkpoint))
-    (tree / "calc.py").write_text("garbage")
-    (tree / "left.txt").write_text("garbage")
+    async with Leases(bench.host.home).acquire(DELIVERY):  # of a worker that was killed in the turn
+        (tree / "calc.py").write_text("garbage")
+        (tree / "left.txt").write_text("garbage")
     await bench.take(bench.work(2, first.checkpoint))
     assert "def add" in (tree / "calc.py").read_text()
     assert not (tree / "left.txt").exists()
