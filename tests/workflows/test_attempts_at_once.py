@@ -401,7 +401,7 @@ async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_a
     client: Client, fresh: str
 ) -> None:
     team = Team()
-    team.turns_each, team.holding = 2, {"1-backend": asyncio.Event()}
+    team.turns_each, team.holding = 2, {"1-backend": asyncio.Event(), "3-test": asyncio.Event()}
     async with playing(client, team):
         handle = await begun(client, fresh)
         await until(lambda: team.landed == ["2-docs"])
@@ -416,6 +416,15 @@ async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_a
                 await asyncio.sleep(0.05)
         assert (await tasks.query("progress"))["budget_usd"] > 8
         team.holding["1-backend"].set()
+        await until(lambda: "3-test" in {team.item(work.delivery) for work in team.seen})
+        last = client.get_workflow_handle(f"{tasks.id}/3-test")
+        async with asyncio.timeout(patient(40)):  # its first turn may begin before the message is there, its second not
+            while "say" not in [
+                event.workflow_execution_signaled_event_attributes.signal_name
+                async for event in last.fetch_history_events()
+            ]:
+                await asyncio.sleep(0.05)
+        team.holding["3-test"].set()
         assert (await handle.result())["status"] == "delivered"
     read = {
         (team.item(work.delivery), said.text)
