@@ -13,7 +13,6 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import Any
 
 from perdure.local.replay import replay_if_requested
 from workflows import WORKFLOWS
@@ -23,7 +22,7 @@ if __name__ == "__main__":
 
 from temporalio.worker import Worker
 
-from activities import OriginInterceptor, any_host_activities, publisher_activities, workspace_activities
+from activities import OriginInterceptor, activities_by_queue
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host, run_in_background
@@ -46,30 +45,24 @@ async def main() -> None:
     guard, treasury = ServerGuard(home, client), keep_treasury_running(client, host.config.treasury)
     tasks = (host.inflight.report_dead_workers(client), treasury, guard.watch_server())
     async with run_in_background(*tasks), AsyncExitStack() as working:
-        for queue, options in worker_options(host).items():
+        queues = activities_by_queue(host)
+        for queue, (run_here, slots) in queues.items():
             worker = Worker(
                 client,
                 task_queue=queue,
+                workflows=WORKFLOWS if queue == TASK_QUEUE else (),
+                activities=run_here,
+                max_concurrent_activities=slots,
                 identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
                 interceptors=[guard, OriginInterceptor(client, host.accepted_runs), AttemptInterceptor(host)],
-                max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=connect.heartbeat_throttle(client),
                 graceful_shutdown_timeout=DRAIN,
-                **options,
             )
             await working.enter_async_context(worker)
-        logging.info("working on %s as %s", " and ".join(worker_options(host)), host.inflight.worker)
+        logging.info("working on %s as %s", " and ".join(queues), host.inflight.worker)
         await stop.wait()
     await host.close()
-
-
-def worker_options(host: Host) -> dict[str, dict[str, Any]]:
-    """Return, by queue, what its Worker runs. A publisher only publishes: its worker alone holds the forge's token."""
-    if host.publishes_only:
-        return {host.publisher_queue: {"activities": publisher_activities(host)}}
-    decisions = {"workflows": WORKFLOWS, "activities": any_host_activities(host)}
-    return {TASK_QUEUE: decisions, host.home.queue(): {"activities": workspace_activities(host)}}
 
 
 if __name__ == "__main__":

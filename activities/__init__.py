@@ -26,8 +26,22 @@ from activities.workflow_lookup import last_table, look_for, prioritise_delivery
 from activities.workflow_origin import OriginInterceptor as OriginInterceptor
 from activities.workflow_origin import PreviousRunActivity
 from perdure.adapters.worker.host import Host
+from perdure.models.limits import TASK_QUEUE
 
 Activities = list[Callable[..., Any]]
+
+
+def activities_by_queue(host: Host) -> dict[str, tuple[Activities, int]]:
+    """Return, by task queue, what a worker of this host runs, and how many at once. A publisher only publishes: its
+    worker alone holds the forge's token."""
+    home, slots = host.home, host.config.slots
+    if host.publishes_only:
+        return {host.publisher_queue: (publisher_activities(host), slots)}
+    return {
+        TASK_QUEUE: (any_host_activities(host), slots),
+        home.queue(): (workspace_activities(host), slots),
+        home.command_queue(): (command_activities(host), host.command_slots.count),
+    }
 
 
 def any_host_activities(host: Host) -> Activities:
@@ -74,10 +88,17 @@ def publisher_activities(host: Host) -> Activities:
     ]
 
 
+def command_activities(host: Host) -> Activities:
+    """Return the activities that run a repository's tests and application, for a queue of this host with as many slots
+    as commands may run at once: turns that wait for a model do not take them."""
+    return [RunTestsActivity(host).run_tests, CapturePagesActivity(host).capture_pages]
+
+
 def workspace_activities(host: Host) -> Activities:
     """Return the activities that need the delivery's workspace, for this host's own queue. When no publisher is
     configured, those of `publisher_activities` are among them; with a publisher only `land`, for tasks that land in the
-    vault."""
+    vault. Those of `command_activities` are among them: a delivery that an older worker prepared names no other
+    queue."""
     queries, specialists = QueryActivities(host), PlanTaskActivities(host)
     return [
         *([LandActivity(host).land] if host.publisher_queue else publisher_activities(host)),
@@ -92,9 +113,8 @@ def workspace_activities(host: Host) -> Activities:
         *turn_activities(host),
         CommitActivity(host).commit,
         RebaseActivity(host).rebase,
-        RunTestsActivity(host).run_tests,
+        *command_activities(host),
         InspectChangeActivity(host).inspect_change,
-        CapturePagesActivity(host).capture_pages,
         CloseActivity(host).close,
         *(
             queries.read_page,

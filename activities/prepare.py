@@ -281,9 +281,9 @@ class PrepareActivity:
             "building": {"document": config.delivery.document, "inspects": not contract.is_task},
             "publishing": publishing,
         }
-        return prepared.with_changes(
-            piece_changes, queue=self._host.home.queue(), decisions=decisions, visibility=visibility
-        )
+        home = self._host.home
+        queues = {"queue": home.queue(), "command_queue": home.command_queue()}
+        return prepared.with_changes(piece_changes, decisions=decisions, visibility=visibility, **queues)
 
     def _make_result(
         self,
@@ -303,6 +303,7 @@ class PrepareActivity:
             title = contract.parent_delivery.title
         prepared = PreparedWorkspace(
             queue=self._host.home.queue(),
+            command_queue=self._host.home.command_queue(),
             contract=contract_hash,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),
             head=contract.head,

@@ -262,7 +262,9 @@ class Steps:
             check=check or {},
             item=self._request.landing.item if check and self._request.landing else "",
         )
-        verdict = await self._runner.run_step(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
+        verdict = await self._runner.run_step(
+            Step.RUN_TESTS, work, TestVerdict, attempt=attempt, queue=self._prepared.command_queue or None
+        )
         verdict_before, self._verdict_before = self._verdict_before, None
         if verdict_before is not None and verdict.same_as(verdict_before):
             verdict = verdict_before  # what a retry goes on with was begun with this verdict's report
@@ -299,7 +301,9 @@ class Steps:
             delivery=self._runner.delivery, contract=self._prepared.contract, commit=state.building.head
         )
         try:
-            captured = await self._runner.run_step("capture_pages", work, CaptureResult)
+            captured = await self._runner.run_step(
+                "capture_pages", work, CaptureResult, queue=self._prepared.command_queue or None
+            )
         except DeliveryStopped as stop:
             captured = CaptureResult()
             state.notes += (f"no screenshots: {shorten(stop.message.partition(chr(10))[0], 200)}",)

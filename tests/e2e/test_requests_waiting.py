@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_run import push_commit
 from tests.engine import BUILT, HAPPY, Engine, finished, make_target, until
 from tests.waiting import patient
 
@@ -61,3 +62,33 @@ async def test_deliveries_wait_for_their_turn_at_the_model_show_it_and_lose_noth
             if after.began_at < before.ended_at - 0.5  # a reply has arrived before its server knows
         ]
         assert not overlaps
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_tests_run_while_a_turn_that_waits_for_its_reply_holds_the_only_slot_of_turns(
+    tmp_path: Path, ports: int
+) -> None:
+    silent = HAPPY.replace("[[line]]\n", "[[line]]\nseconds = 3600.0\n")
+    origins = [make_target(tmp_path / f"{name}.git") for name in ("one", "two")]
+    push_commit(origins[1], "topic", "Break add")
+    async with Engine.open(tmp_path, silent, ports=ports, env={"PERDURE_SLOTS": "1"}) as engine:
+        engine.worker()
+        waiting = await engine.submit(origins[0], id="one", **BUILT)
+        await until(engine.model_calls)
+        tested = await engine.submit(origins[1], id="two", branch="topic", phases=["test"], fix=False)
+
+        async def has_verdict() -> bool:
+            begun = set[int]()
+            async for event in engine.handle("two").fetch_history_events():
+                if event.activity_task_scheduled_event_attributes.activity_type.name == "run_tests":
+                    begun.add(event.event_id)
+                if event.activity_task_completed_event_attributes.scheduled_event_id in begun:
+                    return True
+            return False
+
+        await until(has_verdict)
+        assert engine.rehearsal is not None
+        assert not engine.rehearsal.calls[0].ended_at, "the turn holds the only slot"
+        await waiting.delivery.cancel()
+        assert (await finished(tested, engine)).reason == "tests_red"

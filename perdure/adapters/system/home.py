@@ -153,6 +153,11 @@ class Home:
         """
         return f"{name}-{self.host_id()}"
 
+    def command_queue(self) -> str:
+        """Return the task queue of the activities on this host that run a repository's commands: their slots are fewer
+        than those of turns, which mostly wait for a model."""
+        return self.queue("perdure-commands")
+
 
 def _read_host_name(path: Path, machine: str) -> str:
     """Return the host's name from its file; empty: there is no file, or the name was made for another machine."""

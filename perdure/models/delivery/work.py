@@ -180,6 +180,7 @@ class PreparedWorkspace(HistoryModel):
     """A workspace on one host, with setup and preflight done, and the settings that the workflow decides by.
 
     queue       the host's task queue: everything that touches the worktree runs there
+    command_queue  the host's task queue of what runs the repository's tests and application; empty: the same
     contract    artifact of the Contract
     phases      that were selected
     head        what the delivery builds on: the base commit, or the tip of `branch` when an existing one was named
@@ -191,6 +192,7 @@ class PreparedWorkspace(HistoryModel):
     """
 
     queue: str
+    command_queue: str = ""
     contract: ContractHash
     phases: tuple[Phase, ...]
     head: str
