@@ -50,6 +50,7 @@ def any_host_activities(host: Host) -> Activities:
     return [
         PrepareActivity(host).prepare,
         CloseActivity(host).close,
+        QueryActivities(host).read_issue,
         notices.has_subscribers,
         notices.notice_addresses,
         notices.notify,

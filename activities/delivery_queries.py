@@ -1,9 +1,9 @@
 """Activities that answer questions about a delivery from vault, journals, remote and forge, without taking its lease:
 facts for `perdure verify`, pages of text, spending, the check of an edited plan.
 
-Clients start `verify`, `verify_published`, `read` and `keep` apart from the delivery's workflow, so that nothing of
-them goes into its history; the Treasury starts `spent`, the delivery's workflow `check_plan`. Only `store_text`
-(activity `keep`) has an effect: an artifact, and the same text twice is one.
+Clients start `verify`, `verify_published`, `read`, `read_issue` and `keep` apart from the delivery's workflow, so that
+nothing of them goes into its history; the Treasury starts `spent`, the delivery's workflow `check_plan`. Only
+`store_text` (activity `keep`) has an effect: an artifact, and the same text twice is one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.repository.terms import fetch_issue
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker import verify
 from perdure.adapters.worker.sealed_facts import plan_fact
@@ -34,6 +35,7 @@ from perdure.models.delivery.verify import (
     VerifyInput,
 )
 from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.issue import ForgeIssue, ReadIssueInput
 from perdure.models.limits import HANDED_IN_BYTES, VERIFY_PAGE
 from perdure.text import shorten
 
@@ -119,6 +121,14 @@ class QueryActivities(OnHost):
     def _read_page(self, work: VaultReadInput) -> TextPage:
         workspace = Workspace.open(self._host.home, work.delivery)
         return delivery_page(workspace.vault, workspace.record(), work)
+
+    @activity.defn
+    async def read_issue(self, work: ReadIssueInput) -> ForgeIssue:
+        """Return an open issue as a delivery would get it, of a forge that this host knows; nothing else is asked.
+        Raises InvalidRequest, ForgeRefused, ForgeUnavailable as `fetch_issue` does."""
+        return await in_thread(
+            lambda: fetch_issue(self._host.forges.forge(work.repository), work.issue, work.repository)
+        )
 
     @activity.defn(name="keep")
     async def store_text(self, work: StoreTextInput) -> StoredText:

@@ -63,8 +63,9 @@ comes near it."""
 EVENTS_A_PAGE = 100
 """Events that the server is asked for at a time, the newest first: most of what is looked for is among the last few."""
 
-CALLED_ALONE = frozenset({"read", "keep", "spent", "verify", "verify_published", "aim"})
-"""Activities that clients call without a workflow: they read a delivery, or store a text for it."""
+CALLED_ALONE = frozenset({"read", "read_issue", "keep", "spent", "verify", "verify_published", "aim"})
+"""Activities that clients call without a workflow: they read a delivery, or an issue that one could be
+started for, or store a text for it."""
 
 ASKED_BY_ANY = ("former_run", "has_subscribers")
 """Activities that are for a workflow of any origin: the one whose result is the answer, as its workflow ends by it in

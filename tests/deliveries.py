@@ -6,6 +6,7 @@ What decides is the workflow. `a_delivery(verdicts=[RED, GREEN])` runs a worker,
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -50,6 +51,7 @@ from perdure.models.delivery.work import (
     TestVerdict,
 )
 from perdure.models.errors import StepError
+from perdure.models.ids import TITLE
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.plugin import perdure_plugin
@@ -372,6 +374,13 @@ async def at(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, Any]], 
         return progress if what(progress) else None
 
     return dict(await until(seen, 40, every=0.05))
+
+
+async def title_at_start(client: Client, id: str) -> str:
+    """The title that a workflow was started with; empty without one."""
+    first = await anext(aiter(client.get_workflow_handle(id).fetch_history_events()))
+    fields = first.workflow_execution_started_event_attributes.search_attributes.indexed_fields
+    return str(json.loads(fields[TITLE].data)) if TITLE in fields else ""
 
 
 async def reset(handle: WorkflowHandle[Any, Any], event: int, *, run_id: str = "") -> str:

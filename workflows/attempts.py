@@ -32,10 +32,11 @@ from perdure.models.rules.parallel_builds import (
     attempts_summary,
     initial_attempt_state,
 )
+from perdure.models.webui.captions import delivery_title
 from perdure.text import shorten
 from workflows.children import Child, Children, Relay, budget_signal, message_signal
 from workflows.endings import DeliveryStopped, not_delivered
-from workflows.signals import send_signal
+from workflows.signals import send_signal, title_attribute
 from workflows.step_runner import StepRunner
 from workflows.steps import Steps
 
@@ -207,6 +208,9 @@ class PlanAttempts:
         self._show_wait()
         children = Children[int]()
         relay = Relay(runner.state, children, message_signal, budget_signal)
+        title = title_attribute(
+            delivery_title(runner.state, runner.request), self._prepared.visibility.extra_attributes
+        )
         requests = {number: self._attempt_request(number, usd, len(numbers)) for number in numbers}
         for number in numbers:  # what is sent or added from here on, while they start, reaches all of them by the relay
             relay.record_sent(number, runner.state.messages.pending)
@@ -218,6 +222,7 @@ class PlanAttempts:
                     [requests[number]],
                     id=id,
                     summary=f"attempt {number} of {self._prepared.building.attempts} at the plan",
+                    title=title,
                     result_type=DeliveryResult,
                 )
             await relay.relay_until_ended()

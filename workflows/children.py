@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.common import Priority, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
@@ -80,7 +80,15 @@ class Children(Generic[Key]):
         return {key: child for key, child in self.handles.items() if not child.done()}
 
     async def start(
-        self, key: Key, workflow_type: str, args: Sequence[Any], *, id: str, summary: str, result_type: type[Any]
+        self,
+        key: Key,
+        workflow_type: str,
+        args: Sequence[Any],
+        *,
+        id: str,
+        summary: str,
+        title: TypedSearchAttributes | None,
+        result_type: type[Any],
     ) -> Child:
         """Start a child that is asked to cancel when this workflow ends, keep its handle and return it.
 
@@ -98,12 +106,21 @@ class Children(Generic[Key]):
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     result_type=result_type,
                     static_summary=summary,
+                    search_attributes=title,
                 )
             except WorkflowAlreadyStartedError:
                 await workflow.sleep(EARLIER_CHILD_PAUSE, summary="the same, begun before, is not over yet")
 
     async def start_detached(
-        self, key: Key, workflow_type: str, args: Sequence[Any], *, id: str, summary: str, priority: Priority
+        self,
+        key: Key,
+        workflow_type: str,
+        args: Sequence[Any],
+        *,
+        id: str,
+        summary: str,
+        title: TypedSearchAttributes | None,
+        priority: Priority,
     ) -> Child:
         """Start a child that outlives this workflow, keep its handle and return it. Raises WorkflowAlreadyStartedError
         when one of that id runs, or has completed successfully."""
@@ -115,6 +132,7 @@ class Children(Generic[Key]):
             parent_close_policy=ParentClosePolicy.ABANDON,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             static_summary=summary,
+            search_attributes=title,
             priority=priority,
         )
 

@@ -50,11 +50,12 @@ from perdure.models.rules.dependencies import start_branch, unlanded_outcomes
 from perdure.models.rules.landed_checks import checks_for_landing, unchecked_items
 from perdure.models.rules.parallel_builds import parent_of_task
 from perdure.models.rules.scheduling import ItemStart, count_items_to_land, next_to_land
+from perdure.models.webui.captions import request_title
 from perdure.text import shell_word, shorten
 from workflows.children import Child, Children, Signal, hold_signal, message_signal, send_to_all
 from workflows.endings import failure_reason
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE, wait_for_pull_request_room
-from workflows.signals import send_signal
+from workflows.signals import send_signal, title_attribute
 
 T = TypeVar("T")
 
@@ -279,6 +280,9 @@ class Items:
                 [raw],
                 id=entry.child.id,
                 summary=shorten(f"{start.id}: {entry.item.request}", 100),
+                title=title_attribute(
+                    request_title(raw), self.state.opened.extra_attributes if self.state.opened else ()
+                ),
                 priority=Priority(temporal_priority(entry.item.priority), fairness_key(entry.child.id, raw)),
             )
         except WorkflowAlreadyStartedError:

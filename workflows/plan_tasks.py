@@ -28,9 +28,11 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
+from perdure.models.webui.captions import backlog_title
 from perdure.text import shell_word, shorten
 from workflows.children import Children, Relay
 from workflows.endings import not_delivered
+from workflows.signals import title_attribute
 from workflows.step_runner import StepRunner
 
 
@@ -133,6 +135,9 @@ class PlanTasks:
             [request_fields, self._initial_state(id, tasks)],
             id=id,
             summary=f"{len(tasks)} tasks of the plan",
+            title=title_attribute(
+                backlog_title([task.item_id for task in tasks]), self._prepared.visibility.extra_attributes
+            ),
             result_type=BacklogProgress,
         )
         await relay.relay_until_ended()
@@ -168,6 +173,7 @@ class PlanTasks:
             queue=prepared.queue,
             frees_waiting_slots=True,
             within=within,
+            extra_attributes=prepared.visibility.extra_attributes,
         )
         names = {task.number: task.item_id for task in tasks}
         runs = int(runner.request.resume is not None)

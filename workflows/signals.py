@@ -10,7 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import (
+    RetryPolicy,
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.models.backlog.state import SignalClaim, SignalOriginInput, SignalOriginResult
@@ -90,6 +96,12 @@ ATTRIBUTES = MappingProxyType(
 LATER_ATTRIBUTES = MappingProxyType({name: SearchAttributeKey.for_keyword(name) for name in (CHANGE, WAITING, TITLE)})
 LABEL_LIST = SearchAttributeKey.for_keyword_list(LABELS)
 COST_USD = SearchAttributeKey.for_float("PerdureCostUsd")
+
+
+def title_attribute(title: str, registered: Sequence[str]) -> TypedSearchAttributes | None:
+    """Return the search attribute that a child is started with: its title; None where the server has no such attribute,
+    or requests are encrypted, which a title repeats."""
+    return TypedSearchAttributes([SearchAttributePair(LATER_ATTRIBUTES[TITLE], title)]) if TITLE in registered else None
 
 
 def set_search_attributes(

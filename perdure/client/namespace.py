@@ -17,6 +17,7 @@ from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.events import stream_events
 from perdure.client.schedules import Schedules
+from perdure.client.server.calls import run_on_host
 from perdure.client.server.view import ListEntry, list_newest, list_waiting
 from perdure.client.submit import (
     RequestFingerprint,
@@ -34,6 +35,8 @@ from perdure.models.delivery.request import DeliveryRequest, parse_request, requ
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.events import Event
 from perdure.models.ids import DELIVERY_WORKFLOW, issue_delivery_id
+from perdure.models.issue import ForgeIssue, ReadIssueInput
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.rules.admission import delivery_refusal, id_refusal
 from perdure.text import shell_word
 
@@ -119,6 +122,18 @@ class Perdure:
                 if await is_running_duplicate(self.client, fingerprint, id):
                     return Submission(self.delivery(id), attached=True)
         return await self._submit_as(fingerprint.request, fingerprint.random_id(), patience)
+
+    async def read_issue(self, repository: str, issue: str, patience: timedelta) -> ForgeIssue:
+        """Return an open issue as a delivery of that repository would get it: read by a worker, which has the forge's
+        token, outside of any workflow. `issue` is `12`, `#12` or its page's address.
+
+        Raises HostSilent when no worker has answered within `patience`, HostRefused where it cannot be delivered or
+        read.
+        """
+        work = ReadIssueInput(repository=repository, issue=issue)
+        return await run_on_host(
+            self.client, "read_issue", work, ForgeIssue, queue=TASK_QUEUE, about=issue, within=patience
+        )
 
     async def _start_delivery(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submission:
         """Start a delivery of that id, signed with the key; with `patience`, wait until a worker has accepted it.

@@ -30,7 +30,7 @@ from temporalio.client import (
     ScheduleSpec,
     ScheduleState,
 )
-from temporalio.common import Priority
+from temporalio.common import Priority, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client import submit
@@ -43,6 +43,7 @@ from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.admission import backlog_refusal, delivery_refusal, id_refusal
 from perdure.models.schedule import RecurringTime
+from perdure.models.webui.captions import describe_items
 from perdure.text import shell_word, shorten
 
 LATE_MOST = timedelta(hours=1)
@@ -116,17 +117,19 @@ class Schedules:
             }  # of a backlog, whose items may change
             raw["proof"] = schedule_proof(self._key, id, proved)
         caption, details = submit.caption_and_details(raw)
+        action = ScheduleActionStartWorkflow(
+            workflow,
+            raw,
+            id=id,
+            task_queue=TASK_QUEUE,
+            task_timeout=WORKFLOW_TASK,
+            static_summary=caption,
+            static_details=details,
+            priority=Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
+            typed_search_attributes=submit.title_attribute(self._client, raw),
+        )
         schedule = Schedule(
-            action=ScheduleActionStartWorkflow(
-                workflow,
-                raw,
-                id=id,
-                task_queue=TASK_QUEUE,
-                task_timeout=WORKFLOW_TASK,
-                static_summary=caption,
-                static_details=details,
-                priority=Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
-            ),
+            action=action,
             spec=_schedule_spec(when),
             policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=LATE_MOST),
             state=ScheduleState(
@@ -137,13 +140,18 @@ class Schedules:
         )
         if await self._find_same_or_clear(id, sent):
             return False
+        options: dict[str, Any] = {
+            "memo": {_WHEN: time_text, _SENT: sent},
+            "trigger_immediately": not isinstance(when, RecurringTime) and when <= datetime.now(UTC),
+        }
         try:
-            await self._client.create_schedule(
-                id,
-                schedule,
-                memo={_WHEN: time_text, _SENT: sent},
-                trigger_immediately=not isinstance(when, RecurringTime) and when <= datetime.now(UTC),
-            )
+            try:
+                await self._client.create_schedule(id, schedule, **options)
+            except RPCError as error:
+                if not submit.lists_no_titles(error):
+                    raise
+                action.typed_search_attributes = TypedSearchAttributes.empty
+                await self._client.create_schedule(id, schedule, **options)
         except ScheduleAlreadyRunningError:
             if await self._find_same_or_clear(id, sent):  # made by somebody else in this moment
                 return False
@@ -297,7 +305,7 @@ class Schedules:
 
 def _request_line(raw: dict[str, Any]) -> str:
     issue = f"#{raw['issue']} " if raw.get("issue") is not None else ""
-    return shorten(" ".join(f"{issue}{raw.get('request') or submit.describe_items(raw)}".split()), 100)
+    return shorten(" ".join(f"{issue}{raw.get('request') or describe_items(raw)}".split()), 100)
 
 
 def next_start(times: Sequence[datetime], now: datetime) -> datetime | None:

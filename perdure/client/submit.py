@@ -38,10 +38,9 @@ from perdure.models.concurrency_limit import fairness_key
 from perdure.models.delivery.request import DeliveryRequest, names_host_path, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import DELIVERY_WORKFLOW, TITLE, delivery_id, repository_name, slug
-from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.inbox import conflicting_delivery, is_same_request, request_key
-from perdure.models.webui.captions import backlog_title, fit_title
+from perdure.models.webui.captions import describe_items, issue_number, request_title
 from perdure.models.webui.markdown import escape_line
 
 ATTACH = "attach"
@@ -70,14 +69,21 @@ async def start_workflow(
     try:
         await client.start_workflow(workflow, args=args, **options)
     except RPCError as error:
-        if not _lists_no_titles(error):
+        if not lists_no_titles(error):
             raise
         await client.start_workflow(workflow, args=args, **options | {"search_attributes": None})
 
 
-def _lists_no_titles(error: RPCError) -> bool:
+def lists_no_titles(error: RPCError) -> bool:
     """Return True when a start was refused because the namespace has no search attribute PerdureTitle."""
     return error.status is RPCStatusCode.INVALID_ARGUMENT and TITLE in error.message
+
+
+def title_attribute(client: Client, raw: dict[str, Any]) -> TypedSearchAttributes:
+    """Return the search attribute with a request's title that it is started with; none where a codec encrypts."""
+    if client.data_converter.payload_codec is not None:  # what it encrypts is not put beside it in clear
+        return TypedSearchAttributes.empty
+    return TypedSearchAttributes([SearchAttributePair(SearchAttributeKey.for_keyword(TITLE), request_title(raw))])
 
 
 def _start_options(
@@ -94,7 +100,6 @@ def _start_options(
     `shown` is what those texts are made of: the request, with a backlog's items where `raw` has none.
     """
     caption, details = caption_and_details(shown)
-    title = SearchAttributePair(SearchAttributeKey.for_keyword(TITLE), request_title(shown))
     return {
         "id": id,
         "task_queue": TASK_QUEUE,
@@ -103,8 +108,7 @@ def _start_options(
         "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
         "static_summary": caption,
         "static_details": details,
-        # What a codec encrypts is not put beside it in clear.
-        "search_attributes": TypedSearchAttributes([title]) if client.data_converter.payload_codec is None else None,
+        "search_attributes": title_attribute(client, shown),
         "priority": Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
     }
 
@@ -150,7 +154,7 @@ async def start_and_confirm(
             await start_workflow(client, id, raw, reuse_policy, workflow)
         return False
     except RPCError as error:
-        if _lists_no_titles(error) and lists_titles:
+        if lists_no_titles(error) and lists_titles:
             return await start_and_confirm(client, id, raw, within, workflow, lists_titles=False)
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
             raise
@@ -184,7 +188,7 @@ def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     All markup in it is escaped: the Web UI would render links and pictures of whoever wrote it. The line has at most
     100 characters and 360 bytes, as JSON.
     """
-    text, number = str(raw.get("request") or describe_items(raw)), _issue_number(raw)
+    text, number = str(raw.get("request") or describe_items(raw)), issue_number(raw)
     parts = [f"**Issue** {escape_line(number, 20)}"] if number else []
     lines = [escape_line(line, _DETAIL_CHARS) for line in text[:_DETAIL_CHARS].splitlines()]
     parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if text.strip() else []
@@ -192,28 +196,6 @@ def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     while len(json.dumps(escape_line(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
         limit -= 5
     return escape_line(caption, limit), "\n\n".join(parts)
-
-
-def request_title(raw: dict[str, Any]) -> str:
-    """Return the title of a request as it was sent, as lists show it; also of one that is not valid."""
-    text = str(raw.get("request") or describe_items(raw)).lstrip()
-    return fit_title(" ".join(filter(None, (_issue_number(raw), text))))
-
-
-def _issue_number(raw: dict[str, Any]) -> str:
-    """Return the number of the issue that a request names, as `#12`; empty where it names none that has a number."""
-    try:
-        return f"#{IssueName.parse(str(raw['issue'])).number}" if raw.get("issue") is not None else ""
-    except ValueError:
-        return ""
-
-
-def describe_items(raw: dict[str, Any]) -> str:
-    """Return a backlog's items in words, `8 items: api, page, …`, and its issue selector; empty for anything else."""
-    items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
-    names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
-    listed = [backlog_title(names)] if names else []
-    return " · ".join([*listed, *issues])
 
 
 SAME_WORDS_IDS = 50

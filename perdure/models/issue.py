@@ -41,6 +41,13 @@ class ForgeIssue(HistoryModel):
     comments: tuple[IssueComment, ...] = ()
 
 
+class ReadIssueInput(HistoryModel):
+    """Ask for an open issue: `issue` is `12`, `#12` or its page's address, `repository` where it is an issue of."""
+
+    repository: str
+    issue: str
+
+
 @dataclass(frozen=True)
 class IssueName:
     """A person's name for an issue: `12`, `#12`, or its page's address, which names the repository as well."""

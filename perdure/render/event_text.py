@@ -173,7 +173,8 @@ def _item_sentence(data: Data) -> str:
 
 def _worker_death_sentence(data: Data) -> str:
     cause = "no sign of its worker" if data.get("silent") is True else "its worker died"
-    return f"{cause}; try {_count_field(data, 'tries')} goes on"
+    successor = _text_field(data, "worker").rpartition("/")[0]  # pid@host of pid@host/worker
+    return f"{cause}; try {_count_field(data, 'tries')} goes on{f' at {successor}' if successor else ''}"
 
 
 def _landing_sentence(data: Data) -> str:

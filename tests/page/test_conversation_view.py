@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,13 @@ from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.local.server import find_server
+from perdure.models.crash import CrashPoint
 from perdure.models.events import Event, EventType
 from perdure.page.render import LOOK_EVERY_S
 from perdure.page.server import serve_page
 from perdure.page.views.conversation import ROWS_SHOWN, answer_fields, rows_before, sent_messages
 from perdure.plugin import perdure_plugin
-from tests.engine import until
+from tests.engine import BUILT, HAPPY, Engine, finished, make_target, until
 from tests.temporal_server import joined
 from tests.waiting import patient
 
@@ -157,3 +160,22 @@ async def told(stream: Any, words: str) -> str:
             assert line, "the stream has ended"
             text += line
     return text
+
+
+@pytest.mark.timeout(150)
+async def test_a_workers_death_is_a_row_that_names_who_took_over(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19700)) as page,
+        visiting(page) as ada,
+    ):
+        first = engine.worker(PERDURE_CRASH_AT=CrashPoint.AFTER_REPLY)
+        submitted = await engine.submit(origin, **BUILT)
+        assert await until(lambda: first.poll() == -signal.SIGKILL)
+        second = engine.worker()
+        await finished(submitted, engine)
+        _, text = await ada.get("/deliveries/calc-sub")
+        (row,) = re.findall(r'<li class="event event-worker_death">.*?class="happened">(.*?)</span>', text)
+        assert f"its worker died; try 2 goes on at {second.pid}@" in row
+        assert str(first.pid) not in row

@@ -41,6 +41,7 @@ def event(type: str, data: dict[str, Any], **fields: Any) -> Event:
             event("worker_death", {"activity": "implement", "tries": 2}, step="implement", turn=4),
             "implement, turn 4: its worker died; try 2 goes on",
         ),
+        (event("worker_death", {"tries": 2, "worker": "7@box/0a"}), "its worker died; try 2 goes on at 7@box"),
         (event("worker_death", {"tries": 2, "silent": True}), "no sign of its worker; try 2 goes on"),
         (event("landing", {"commit": "0fdf8d0123", "summary": ""}), "landed as 0fdf8d0"),
         (event("item", {"event": "item_ended", "status": "no_changes", "run_id": "01a2"}), "ended: no changes"),

@@ -35,11 +35,11 @@ from perdure.models.delivery.work import (
     TestInput,
     TestVerdict,
 )
-from perdure.models.ids import delivery_key
+from perdure.models.ids import MORE_ATTRIBUTES, delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
-from tests.deliveries import WHOLE, Script, at, playing
+from tests.deliveries import WHOLE, Script, at, playing, title_at_start
 from tests.homes import origin_activities
 from tests.states import with_fields
 from tests.waiting import patient, until
@@ -50,7 +50,9 @@ class Several(Script):
     model refuses, that ask a question. `lines`: of the change of each."""
 
     def __init__(self) -> None:
-        super().__init__(*ALL_PHASES, attempts=3, test_fixes=0)
+        super().__init__(
+            *ALL_PHASES, attempts=3, test_fixes=0, attributes=True, extra_attributes=tuple(MORE_ATTRIBUTES)
+        )
         self.go = asyncio.Event()
         self.holding: set[int] = set()
         self.reviewing: dict[int, asyncio.Event] = {}
@@ -133,6 +135,7 @@ async def test_all_run_at_once_with_equal_shares_and_words_money_and_holds_reach
     async with playing(client, script):
         handle = await begun(client, fresh)
         await until(lambda: building(script) == {1, 2, 3})
+        assert {await title_at_start(client, attempt_workflow_id(fresh, number)) for number in (1, 2, 3)} == {"Add sub"}
         assert len(set(script.budgets.values())) == 1
         paid_before = 0.2
         assert sum(script.budgets.values()) == pytest.approx(5.0 - paid_before, abs=0.01)
@@ -251,7 +254,8 @@ class Team(Script):
     """`tasks`: what the plan is split into; fails: items whose agent refuses; holding: items that wait in a turn."""
 
     def __init__(self) -> None:
-        super().__init__(Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, specialists=True)
+        visible = {"attributes": True, "extra_attributes": tuple(MORE_ATTRIBUTES)}
+        super().__init__(Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, specialists=True, **visible)
         self.tasks = TASKS
         self.fails: set[str] = set()
         self.holding: dict[str, asyncio.Event] = {}
@@ -337,6 +341,9 @@ async def test_independent_tasks_run_at_once_and_the_delivery_goes_on_with_all(c
         assert "3-test" not in {team.item(work.delivery) for work in team.seen}
         progress = await handle.query("progress")
         assert progress["waiting"].startswith("for its tasks")
+        tasks = (await tasks_of(client, fresh)).id
+        assert await title_at_start(client, tasks) == "3 items: 1-backend, 2-docs, 3-test"
+        assert await title_at_start(client, f"{tasks}/2-docs") == team.tasks[1].details.splitlines()[0]
         for event in team.holding.values():
             event.set()
         result = await handle.result()

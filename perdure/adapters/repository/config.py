@@ -79,14 +79,14 @@ def load_repository_config(text: str, where: str) -> RepositoryConfig:
 def decode_config(content: bytes | None, names: Sequence[str], place: str) -> str | None:
     """Return the text of a `perdure.toml`; None where there is none.
 
-    content  the file's bytes; None: there is no such file
+    content  the file's bytes; None: there is no such file, or it cannot be read
     names    of the files beside it, asked only then: another case of its name is a mistake that nobody would notice
     place    where it lies, for errors
 
     Raises BadInput where its name has capitals, or its bytes are no text.
     """
     if content is None:
-        if misnamed := next((name for name in names if name.casefold() == CONFIG_FILE), ""):
+        if misnamed := next((name for name in names if name != CONFIG_FILE == name.casefold()), ""):
             fix = f"git mv {shell_word(misnamed)} {CONFIG_FILE}"
             raise BadInput(f"{misnamed} is not read: the name is {CONFIG_FILE}", where=place, fix=fix)
         return None

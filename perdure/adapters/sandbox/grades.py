@@ -25,6 +25,7 @@ from perdure.adapters.sandbox.host_files import ALLOWED, SYSTEM, remove_outdated
 from perdure.adapters.sandbox.program import LAYERING, MINIMUM, PACKAGE, BubblewrapProgram, find_layering_bubblewrap
 from perdure.adapters.sandbox.program import find_bubblewrap as find
 from perdure.adapters.sandbox.setup import link_setup_directories
+from perdure.adapters.sandbox.shims import put_starters_first
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.supervision import SupervisorLaunch, supervise_command
 from perdure.adapters.sandbox.usage import ResourceCaps
@@ -391,6 +392,7 @@ def sandbox_for(grade: SandboxGrade, home: Home, binds: Binds, caps: ResourceCap
     The first call of a process runs the real check (about 10 ms); a success is remembered, a failure is not, so that
     the fix takes effect without a restart. Blocks: call it in a thread.
     """
+    binds = put_starters_first(home, binds)
     if grade is SandboxGrade.OFF:
         log.warning(WARNING)
         return OffSandbox(home, binds, caps=caps)

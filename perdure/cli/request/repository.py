@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def find_local_repository(target: TargetRepository, sha: str) -> Path | None:
-    """Return a repository on this machine that has the commit; None when it would have to be fetched first."""
+    """Return a repository on this machine that has the commit and its perdure.toml, if any; None when they would have
+    to be fetched first, as from a partial clone."""
     from perdure.adapters.git.command import GitError
     from perdure.adapters.git.foreign_repository import find_repository
 
@@ -30,8 +31,9 @@ def find_local_repository(target: TargetRepository, sha: str) -> Path | None:
     for path in (local, target.checkout):
         if path is not None and path.is_absolute() and path.is_dir():
             with suppress(GitError, BadInput):
-                output = find_repository(path).git.execute("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
-                if output.returncode == 0:
+                command = ("ls-tree", "--long", "--end-of-options", sha, CONFIG_FILE)  # the size of what is there
+                output = find_repository(path).git.execute(*command, ok=(0, 128))
+                if output.returncode == 0 and " BAD\t" not in output.text:
                     return path
     return None
 

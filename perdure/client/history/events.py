@@ -82,7 +82,8 @@ def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Itera
         yield from _step_start_events(act)
         return
     if act.died and not before.died:
-        yield _activity_draft(act, EventType.WORKER_DEATH, activity=act.activity, tries=act.tries, silent=act.silent)
+        data = {"activity": act.activity, "tries": act.tries, "silent": act.silent, "worker": act.worker}
+        yield _activity_draft(act, EventType.WORKER_DEATH, **data)
     if act.result is not None:
         yield from _result_events(act, act.result)
     elif act.failure:

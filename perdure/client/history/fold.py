@@ -43,6 +43,7 @@ class ActivityRecord:
     tries             how often it was started; 0: it has not ended, and history does not say before
     began             when the last try started, None as above; the try before it had ended just then
     died, silent      the try before the last had ended with its worker; nobody reported that, it was not heard of
+    worker            identity of the one that took the last try
     queue             the task queue it was scheduled on; id: Temporal's for it
     task              number of the event that completed the workflow task which scheduled it: a reset goes there
     result            its result, None unless it succeeded; failure: why it did not, empty while it runs
@@ -60,6 +61,7 @@ class ActivityRecord:
     ended: datetime | None = None
     died: bool = False
     silent: bool = False
+    worker: str = ""
     result: dict[str, Any] | None = None
     failure: str = ""
     id: str = ""
@@ -166,7 +168,12 @@ class RunHistory:
                 self.activities[record.number] = _scheduled_activity(record)
             case ActivityStarted():
                 self._change_activity(
-                    record.scheduled, tries=record.tries, began=record.time, died=record.died, silent=record.silent
+                    record.scheduled,
+                    tries=record.tries,
+                    began=record.time,
+                    died=record.died,
+                    silent=record.silent,
+                    worker=record.worker,
                 )
             case ActivityEnded():
                 self._change_activity(record.scheduled, ended=record.time, result=record.result, failure=record.failure)

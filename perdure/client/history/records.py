@@ -54,12 +54,14 @@ class ActivityScheduled(HistoryRecord):
 @dataclass(frozen=True)
 class ActivityStarted(HistoryRecord):
     """The last try of the activity that event `scheduled` asked for. `died`: the try before ended with its worker;
-    `silent`: its worker was no longer heard of, which a host that sleeps or is cut off makes, too."""
+    `silent`: its worker was no longer heard of, which a host that sleeps or is cut off makes, too. `worker`: the
+    identity of the one that took this try."""
 
     scheduled: int
     tries: int
     died: bool
     silent: bool
+    worker: str
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ async def decode_event(event: HistoryEvent, converter: DataConverter) -> History
         case "activity_task_started":
             died = attributes.attempt > 1 and ended_with_worker(attributes.last_failure)
             silent = died and attributes.last_failure.HasField("timeout_failure_info")
-            return ActivityStarted(*place, attributes.scheduled_event_id, attributes.attempt, died, silent)
+            scheduled, tries = attributes.scheduled_event_id, attributes.attempt
+            return ActivityStarted(*place, scheduled, tries, died, silent, attributes.identity)
         case "activity_task_completed":
             result = await _decode_object(attributes.result, converter)
             return ActivityEnded(*place, attributes.scheduled_event_id, result)

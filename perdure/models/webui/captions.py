@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.result_text import change_line
+from perdure.models.issue import IssueName
 from perdure.models.limits import KEYWORD_BYTES
 from perdure.models.phases import Step
 from perdure.text import cut_bytes, format_count, one_line, shorten, visible
@@ -95,6 +96,28 @@ def delivery_title(state: DeliveryState, request: DeliveryRequest) -> str:
 def backlog_title(item_ids: Sequence[str]) -> str:
     """Return the title of a backlog with these items: `8 items: api, page, …`."""
     return fit_title(f"{format_count(len(item_ids), 'item')}: {', '.join(item_ids)}")
+
+
+def request_title(raw: dict[str, Any]) -> str:
+    """Return the title of a request as it was sent, as lists show it; also of one that is not valid."""
+    text = str(raw.get("request") or describe_items(raw)).lstrip()
+    return fit_title(" ".join(filter(None, (issue_number(raw), text))))
+
+
+def issue_number(raw: dict[str, Any]) -> str:
+    """Return the number of the issue that a request names, as `#12`; empty where it names none that has a number."""
+    try:
+        return f"#{IssueName.parse(str(raw['issue'])).number}" if raw.get("issue") is not None else ""
+    except ValueError:
+        return ""
+
+
+def describe_items(raw: dict[str, Any]) -> str:
+    """Return a backlog's items in words, `8 items: api, page, …`, and its issue selector; empty for anything else."""
+    items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
+    names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
+    listed = [backlog_title(names)] if names else []
+    return " · ".join([*listed, *issues])
 
 
 _SHOWN_CHARS = 200

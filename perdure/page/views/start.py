@@ -13,10 +13,12 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiDictProxy
 
+from perdure.client.server.calls import HostRefused
 from perdure.client.yaml_files import parse_backlog_file
 from perdure.local.connect import for_this_server
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.issue import IssueName
 from perdure.page.render import form_text, overview_of, path_part, perdure_of, redirect_with_message, render
 from perdure.text import shorten
 
@@ -25,6 +27,9 @@ PATIENCE = timedelta(seconds=5)
 
 _ROWS_FRESH_S, _ROWS_PATIENCE_S = 10.0, 0.5
 """The greatest age of the rows from which repositories are offered, and the time the form waits for newer ones."""
+
+ISSUE_PATIENCE = timedelta(seconds=6)
+"""The time to wait for an issue that is shown before the start, which can be without it."""
 
 _NO_WORKER = "it waits for a worker: perdure up --detach starts one"
 """The message for what was started and has not been accepted within PATIENCE."""
@@ -60,6 +65,7 @@ def routes() -> list[web.RouteDef]:
     """Return the routes of this view."""
     return [
         web.get("/start", show_start),
+        web.post("/start/preview", preview_delivery),
         web.post("/start/delivery", start_delivery),
         web.post("/start/backlog", start_backlog),
     ]
@@ -116,6 +122,44 @@ def require_local_repository(repository: str) -> str:
     return str(path)
 
 
+def take_issue_address(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the request with an issue for its words where these are nothing but an issue's address, and with the
+    issue's repository where none is named; else as it is."""
+    text = raw.get("issue") or raw.get("request", "")
+    try:
+        name = IssueName.parse(text) if "://" in text else None
+    except ValueError:
+        return raw
+    if name is None or name.repository is None:
+        return raw
+    replaced = {} if "issue" in raw else {"request": None, "issue": str(name.number)}
+    return {"repository": name.repository, **raw, **replaced}
+
+
+async def preview_delivery(request: web.Request) -> web.StreamResponse:
+    """Render what a form's repository and issue are, before it is sent: the issue's title, author and text, or in one
+    line why they cannot be shown or started. It starts nothing, and no delivery waits for it."""
+    perdure, issue, wrong, unread = perdure_of(request), None, "", ""
+    form = await request.post()
+    values = {name: str(form.get(name, "")).strip() for name in ("repository", "request", "issue")}
+    raw = take_issue_address({name: value for name, value in values.items() if value})
+    try:
+        if perdure.key is not None and "repository" in raw:
+            await asyncio.to_thread(require_local_repository, raw["repository"])
+        if "issue" in raw and "repository" in raw:
+            IssueName.parse(raw["issue"])
+            issue = await perdure.read_issue(raw["repository"], raw["issue"], ISSUE_PATIENCE)
+    except BadInput as error:
+        wrong = error.what
+    except ValueError as error:
+        wrong = str(error)
+    except HostRefused as error:
+        unread = error.failure_message
+    except PerdureError as error:
+        unread = error.what
+    return render(request, "start_preview.html", raw=raw, issue=issue, wrong=wrong, unread=unread)
+
+
 async def start_delivery(request: web.Request) -> web.StreamResponse:
     """Start a delivery from its form, or attach to the one of the same request that runs; redirect to its page.
 
@@ -126,7 +170,7 @@ async def start_delivery(request: web.Request) -> web.StreamResponse:
     values = {name: value for name, value in form.items() if isinstance(value, str)}
     perdure = perdure_of(request)
     try:
-        raw = parse_form(form)
+        raw = take_issue_address(parse_form(form))
         if perdure.key is not None and raw.get("repository"):  # without the home's key no path of this host counts
             raw["repository"] = await asyncio.to_thread(require_local_repository, raw["repository"])
         submitted = await perdure.submit(raw, patience=PATIENCE)

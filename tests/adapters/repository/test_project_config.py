@@ -345,6 +345,11 @@ def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path, encoding: str)
     assert load_host_config({}, tmp_path / "config.toml").slots == 3
 
 
+def test_a_name_without_capitals_is_never_told_to_be_one_with_them() -> None:
+    """Nothing can be read in a partial clone, and where a directory has the name."""
+    assert decode_config(None, ["perdure.toml"], "here") is None
+
+
 def test_settings_in_latin_1_and_a_name_in_capitals_are_refused_with_what_helps(tmp_path: Path) -> None:
     make_origin(tmp_path / "origin")
     checkout = tmp_path / "origin-seed"

@@ -207,6 +207,13 @@ def test_config_says_where_each_setting_comes_from(
     assert any(line.split() == ["limits.test_fixes", "3", "--config"] for line in told.out.splitlines())
 
 
+def test_a_partial_clones_perdure_toml_that_was_never_fetched_is_no_mistake(cli: Cli, tmp_path: Path) -> None:
+    git(cli.cwd, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", f"file://{cli.cwd}", "partial.git")
+    ran = cli("config", "--repo", str(tmp_path / "partial.git"))
+    assert (ran.code, "git mv" in ran.err) == (0, False), ran.err
+
+
 def test_init_writes_a_file_that_was_tried_and_keeps_nothing_else(cli: Cli) -> None:
     (cli.cwd / "perdure.toml").unlink()
     before = set(cli.cwd.iterdir())

@@ -1282,7 +1282,7 @@ public final class Types {
      * waiting      why, until (null: it lasts)
      * decision     name (the update), said; by nobody else than who may reach Temporal
      * said         name (the signal), said
-     * worker_death activity, tries, silent (nobody saw it die: its host may have slept or been cut off)
+     * worker_death activity, tries, silent (nobody saw it die: its host may have slept or been cut off), worker (the next)
      * landing      commit (empty: it could not), summary
      * pull_request url, number, draft
      * receipt      worker_deaths, turns_redone, replies_paid_twice
