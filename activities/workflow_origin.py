@@ -38,6 +38,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.origin_record import AcceptedRuns
 from perdure.client.delivery.turns import find_turn, state_before, turns_of_runs
 from perdure.client.history.runs import read_run, read_runs
+from perdure.client.server.view import exact_id_query
 from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, state_digest
 from perdure.models.delivery.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.delivery.state import BudgetState, DeliveryState
@@ -297,8 +298,8 @@ async def _budget_before(
 ) -> list[BudgetState]:
     """Return the budget that the run of ours just before this one of the same delivery has left; none when it left
     none."""
-    id, began = description.id.replace("'", ""), description.start_time
-    others = [one async for one in client.list_workflows(f"WorkflowId = '{id}'") if one.start_time < began]
+    began = description.start_time
+    others = [one async for one in client.list_workflows(exact_id_query(description.id)) if one.start_time < began]
     for former in sorted(others, key=lambda execution: execution.start_time, reverse=True):
         if not await origin_problem(client, accepted, former.id, former.run_id):  # anybody can start one in between
             state_json = await _state_left(client, former.id, former.run_id)

@@ -15,6 +15,7 @@ from perdure.cli.commands.options import LAST, WAITING
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
 from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
+from perdure.client.server.view import exact_id_query
 from perdure.local.connect import connect_to_temporal, wrong_server_reason
 from perdure.models.errors import BacklogNamed, BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
@@ -48,9 +49,10 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
         return newest[0]
     if not text or text.startswith("-"):
         raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
-    if (query := exact_id_query(text)) and await perdure.list(limit=1, query=query):
+    query = exact_id_query(text)
+    if await perdure.list(limit=1, query=query):
         return text
-    if query and await perdure.list(limit=1, query=query, workflow=BACKLOG_WORKFLOW):
+    if await perdure.list(limit=1, query=query, workflow=BACKLOG_WORKFLOW):
         if decision:
             waiting_items = [
                 entry for entry in await perdure.list_waiting() if entry.delivery_id.startswith(f"{text}/")
@@ -62,12 +64,6 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
         raise BacklogNamed(f"{text} is a backlog, not a delivery", where=text, fix=fix)
     candidate_ids = [candidate.delivery_id for candidate in await perdure.list(limit=_CANDIDATES)]
     return find_scheduled_workflow(text, candidate_ids) or match_id_prefix(text, candidate_ids)
-
-
-def exact_id_query(text: str) -> str:
-    """Return a Temporal query for exactly this workflow id; empty where a quote or backslash in it would break the
-    query."""
-    return "" if {"'", "\\"} & set(text) else f"WorkflowId = '{text}'"
 
 
 def only_waiting_id(
@@ -185,7 +181,7 @@ async def resolve_backlog(perdure: Perdure, text: str) -> str:
     `text` is an id, the beginning of an id, the name of a schedule (its newest backlog) or `@last`. Raises BadInput
     when no backlog matches, or more than one.
     """
-    if (query := exact_id_query(text)) and await perdure.list(1, query, workflow=BACKLOG_WORKFLOW):
+    if await perdure.list(1, exact_id_query(text), workflow=BACKLOG_WORKFLOW):
         return text
     ids = [entry.delivery_id for entry in await perdure.list(_CANDIDATES, workflow=BACKLOG_WORKFLOW)]
     if text == LAST and ids:

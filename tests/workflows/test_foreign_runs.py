@@ -16,9 +16,11 @@ from temporalio.service import RPCError
 
 from perdure.client import Perdure
 from perdure.client.delivery.turns import turns
-from perdure.client.history.events import stream_events
+from perdure.client.history.events import _list_run_ids, stream_events
+from perdure.client.server.view import ended_run_id, exact_id_query
 from perdure.models.errors import PerdureError
 from perdure.models.events import Event
+from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from perdure.render.comparison import load_comparison
 from perdure.render.report.gather import gather_report
@@ -110,3 +112,20 @@ async def test_whatever_a_client_has_written_is_read(server: str, kind: str) -> 
     finally:
         for id in list(requests)[::2]:
             await client.get_workflow_handle(id).terminate("the test is over")
+
+
+@pytest.mark.parametrize("mark", ["", "' OR WorkflowType = 'Delivery"])
+async def test_events_are_of_the_run_on_our_queue_while_a_stranger_runs_one_of_its_id(server: str, mark: str) -> None:
+    """Whatever is in the id. Without a worker, too."""
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    id = f"calc-{uuid.uuid4().hex[:8]}{mark}"
+    ours = await client.start_workflow("Delivery", args=[], id=id, task_queue=TASK_QUEUE)
+    await ours.terminate("by a test")
+    theirs = await client.start_workflow("Delivery", args=[], id=id, task_queue="a-queue-of-their-own")
+    try:
+        while len([run async for run in client.list_workflows(exact_id_query(id))]) < 2:
+            await asyncio.sleep(0.05)
+        assert await _list_run_ids(client, id) == [ours.first_execution_run_id]
+        assert await ended_run_id(client, id) == ours.first_execution_run_id
+    finally:
+        await theirs.terminate("the test is over")

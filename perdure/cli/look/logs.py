@@ -19,6 +19,7 @@ from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, describe_on_own_server, read_pages, resolve_id, run_with_delivery
 from perdure.client import Delivery, Perdure
 from perdure.client.history.event_feed import all_events, backlog_events
+from perdure.client.server.view import exact_id_query
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import TURN_BEGINS
 from perdure.models.duration import parse_duration
@@ -170,7 +171,7 @@ async def _open_stream(perdure: Perdure, id: str, since: str, first: int, *, fol
         except ValueError as error:
             raise BadInput(str(error), where="--since", fix="write 30m or 24h") from None
         return all_events(perdure.client, datetime.now(UTC) - age, follow=follow)
-    if id != LAST and await perdure.list(limit=1, query=f"WorkflowId = '{id}'", workflow=BACKLOG_WORKFLOW):
+    if id != LAST and await perdure.list(limit=1, query=exact_id_query(id), workflow=BACKLOG_WORKFLOW):
         if first:
             fix = f"perdure events {shell_word(id)}/ITEM --from {first} is about one of its deliveries"
             raise BadInput("a backlog's deliveries have offsets of their own", where="--from", fix=fix)

@@ -28,7 +28,7 @@ from perdure.client.history.records import (
     decode_event,
     is_reset,
 )
-from perdure.client.server.view import find_workflow, is_refused
+from perdure.client.server.view import exact_id_query, find_workflow, is_refused
 from perdure.models.base import read_as
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
@@ -379,7 +379,7 @@ async def _list_run_ids(client: Client, id: str) -> list[str]:
     if (newest := await find_workflow(client, id)) is None:
         raise BadInput(f"no delivery or backlog {id}", fix="see perdure list")
     runs: dict[str, WorkflowExecution] = {newest.run_id: newest}
-    async for execution in client.list_workflows(f"WorkflowId = '{id}'"):
+    async for execution in client.list_workflows(exact_id_query(id)):
         runs.setdefault(execution.run_id, execution)
     run_ids = sorted(runs, key=lambda run_id: (run_id == newest.run_id, runs[run_id].start_time))
     return [run_id for run_id in run_ids if not await is_refused(client, runs[run_id])] or run_ids

@@ -182,8 +182,7 @@ async def find_accepted_run(client: Client, id: str) -> WorkflowExecutionDescrip
     newest = await find_workflow(client, id)
     if newest is None or not await is_refused(client, newest):
         return newest
-    plain_id = id.replace("'", "")
-    others = [other async for other in client.list_workflows(f"WorkflowId = '{plain_id}'") if other.id == id]
+    others = [other async for other in client.list_workflows(exact_id_query(id))]
     for other in sorted(others, key=lambda execution: execution.start_time, reverse=True):
         description = await find_workflow(client, id, other.run_id)
         if description is not None and not await is_refused(client, description):
@@ -199,9 +198,9 @@ async def ended_run_id(client: Client, id: str) -> str | None:
 
 
 async def is_refused(client: Client, execution: WorkflowExecution) -> bool:
-    """Return True for a run that ended as an invalid request, or ended and was not on our queue."""
+    """Return True for a run that ended as an invalid request, or was not on our queue."""
     if execution.status != WorkflowExecutionStatus.FAILED:
-        return execution.task_queue != TASK_QUEUE and execution.status != WorkflowExecutionStatus.RUNNING
+        return execution.task_queue != TASK_QUEUE
     handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
     try:
         await handle.result(follow_runs=False)
@@ -412,6 +411,11 @@ async def list_waiting(client: Client, limit: int = 1000) -> list[ListEntry]:
         (entry for entry in running if entry.waiting),
         key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
     )
+
+
+def exact_id_query(id: str) -> str:
+    """Return the list filter of exactly this workflow id."""
+    return f"WorkflowId = '{escape_filter_value(id)}'"
 
 
 def escape_filter_value(text: str) -> str:
