@@ -26,11 +26,13 @@ from perdure.models.backlog.landing import (
     ItemPlanned,
     ItemWaits,
     LandingEnded,
+    LandingGranted,
     LandingRequested,
 )
 from perdure.models.backlog.state import SignalClaim, SignalOriginInput, SignalOriginResult
 from perdure.models.base import HistoryModel
 from perdure.models.budget.treasury import BudgetGrant, ReserveRequest
+from perdure.models.delivery.work import AttemptWaits
 
 _CONTENTS: Mapping[str, type[HistoryModel]] = {
     "landing_asked": LandingRequested,
@@ -41,6 +43,8 @@ _CONTENTS: Mapping[str, type[HistoryModel]] = {
     "item_ended": ItemEnded,
     "reserve": ReserveRequest,
     "granted": BudgetGrant,
+    "landing_granted": LandingGranted,
+    "attempt_waits": AttemptWaits,
 }
 """The signals between workflows of ours that are asked about, and what they carry."""
 

@@ -53,6 +53,7 @@ class Delivery(DeliveryInbox):
         """Parse the request and build the parts, before any message is handled: what people send at once, or before a
         worker runs, is meant for this state. The error of a bad request is kept, and raised by `run`."""
         self._submission_error: ApplicationError | None = None
+        self._asking = asyncio.Lock()
         try:
             self.request, self.state = parse_submission(raw, extra_args)
         except ApplicationError as error:

@@ -7,6 +7,7 @@ enters history. Messages for the agent and holds are signals: kept even while no
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from temporalio import workflow
@@ -14,11 +15,13 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.models.backlog.landing import LandingGranted
 from perdure.models.backlog.state import SignalClaim
+from perdure.models.base import HistoryModel
 from perdure.models.budget.treasury import TREASURY, BudgetGrant
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import AttemptWaits
 from perdure.models.rules.inbox import DeliveryAttached, Inbox, NotCounted, delivery_attach_refusal, delivery_attached
+from perdure.models.rules.parallel_builds import attempt_workflow_id
 from workflows.attempts import PlanAttempts
 from workflows.landing import Landing
 from workflows.signals import find_signal_problems
@@ -46,6 +49,7 @@ class DeliveryInbox(UnknownMessages):
     attempts: PlanAttempts
     _submission_error: ApplicationError | None = None
     _attach_count = 0
+    _asking: asyncio.Lock
 
     @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the request again")
     def attach(self, raw_request: Any = None) -> DeliveryAttached:
@@ -137,20 +141,34 @@ class DeliveryInbox(UnknownMessages):
         unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON,  # the next run asks anew
     )
     async def granted(self, answer: BudgetGrant) -> None:
-        if workflow.patched("grant_origin"):
-            claim = SignalClaim(signal="granted", delivery=TREASURY, content=answer.model_dump_json())
-            after = max(0, workflow.info().get_current_history_length() - EVENTS_A_TASK)
-            if any(await find_signal_problems([claim], after)):
-                return
-        self.runner.allowance.apply_grant(answer)
+        if not workflow.patched("grant_origin") or await self._was_sent_by(TREASURY, "granted", answer):
+            self.runner.allowance.apply_grant(answer)
 
-    @workflow.signal(description="Sent by the backlog: its turn to land")
-    def landing_granted(self, grant: LandingGranted) -> None:
-        self.landing.record_grant(grant)
+    @workflow.signal(
+        description="Sent by the backlog: its turn to land",
+        unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON,  # the next run asks for a turn anew
+    )
+    async def landing_granted(self, grant: LandingGranted) -> None:
+        backlog = self.request.landing.backlog if self.request.landing else ""
+        if not workflow.patched("landing_grant_origin") or await self._was_sent_by(backlog, "landing_granted", grant):
+            self.landing.record_grant(grant)
 
-    @workflow.signal(description="Sent by an attempt at the plan that waits for a person, or goes on")
+    @workflow.signal(
+        description="Sent by an attempt at the plan that waits for a person, or goes on",
+        unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON,  # it only shows something
+    )
     async def attempt_waits(self, signal: AttemptWaits) -> None:
-        await self.attempts.record_wait(signal)
+        attempt = attempt_workflow_id(workflow.info().workflow_id, signal.number)
+        if not workflow.patched("attempt_origin") or await self._was_sent_by(attempt, "attempt_waits", signal):
+            await self.attempts.record_wait(signal)
+
+    async def _was_sent_by(self, sender: str, name: str, signal: HistoryModel) -> bool:
+        """Return True when the server says that workflow `sender`, of ours, has sent this signal. The server is asked
+        about one signal after the other, in the order in which they came."""
+        after = max(0, workflow.info().get_current_history_length() - EVENTS_A_TASK)
+        claim = SignalClaim(signal=name, delivery=sender, content=signal.model_dump_json())
+        async with self._asking:
+            return not any(await find_signal_problems([claim], after))
 
     def note_message(self, note: str) -> None:
         """Note in the state, for people, that a message did not count."""

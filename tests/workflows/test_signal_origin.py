@@ -56,6 +56,28 @@ async def test_a_signal_that_its_delivery_has_not_sent_changes_nothing_and_is_no
 
 
 @pytest.mark.timeout(120)
+async def test_a_turn_to_land_that_the_backlog_has_not_granted_is_not_taken(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.base, branch.looking = [""], asyncio.Event()  # while the branch follows, nobody has the turn
+    branch.holding = {"two": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}))
+        await until(handle, lambda of: of == {"one": "landed", "two": "building"})
+        await handle.execute_update("follow", {})
+        await until(handle, lambda _: branch.follows)
+        branch.holding["two"].set()
+        await until(handle, lambda of: of["two"] == "landing")
+        delivery = client.get_workflow_handle(f"{fresh}/two")
+        for seq in (1, 1, 2):
+            await delivery.signal("landing_granted", {"seq": seq})
+        await at(delivery, lambda progress: "its turn to land" in progress["waiting"])
+        assert branch.landed == ["one"], "it has no turn"
+        branch.looking.set()
+        progress = await ended(handle)
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+
+
+@pytest.mark.timeout(120)
 async def test_a_signal_that_a_client_sends_once_more_counts_once(client: Client, fresh: str) -> None:
     branch = Branch(one="a", two="b")
     branch.holding, branch.fails = {"two": asyncio.Event()}, {"one"}
