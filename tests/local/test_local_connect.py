@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,12 @@ async def test_a_port_that_never_answers_is_given_up(home: Home, monkeypatch: py
     assert time.monotonic() - began < 10
 
 
+def is_stopped(pid: int) -> bool:
+    """Return True once each thread of a process is stopped."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 async def test_a_server_that_falls_silent_is_told_of_once_with_the_time_and_again_the_next_time(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +142,7 @@ async def test_a_server_that_falls_silent_is_told_of_once_with_the_time_and_agai
         await client.count_workflows()
         os.kill(server.pid, signal.SIGSTOP)
         try:
+            await until(partial(is_stopped, server.pid))  # its threads go on until one of them has taken the signal
             asked = [asyncio.ensure_future(client.count_workflows()) for _ in range(2)]
             await until(lambda outage=outage: len(lines) == outage, 10)
         finally:
