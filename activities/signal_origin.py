@@ -1,6 +1,6 @@
-"""The origin of the signals between our workflows: of a backlog's deliveries to it, of deliveries to the Treasury, and of
-Treasury, backlog and attempts to a delivery. Activity `signal_origin` asks which run has sent each. Any client may send
-one in another's name; the server notes the run, and no client can say it.
+"""The origin of the signals between our workflows: of a backlog's deliveries to it, of deliveries to the Treasury, and
+of Treasury, backlog and attempts to a delivery. Activity `signal_origin` asks which run has sent each. Any client may
+send one in another's name; the server notes the run, and no client can say it.
 
 It is called as a local activity, which costs the caller one event for all signals that came at the same time.
 
