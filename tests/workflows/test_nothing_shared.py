@@ -42,7 +42,7 @@ IMPORTED = {
 """Packages whose modules may be imported whole: they read no clock, draw nothing and touch nothing outside."""
 
 OF = {
-    "asyncio": {"CancelledError", "Task", "TimeoutError", "create_task", "gather", "shield", "sleep"},
+    "asyncio": {"CancelledError", "Lock", "Task", "TimeoutError", "create_task", "gather", "shield", "sleep"},
     "datetime": {"UTC", "datetime", "timedelta"},
 }
 """Names of two that do more than a workflow may. `wait` and `as_completed` answer in no order."""
