@@ -36,4 +36,8 @@ class Disk:
         """Return True when a file, with every directory that leads to it from `below`, is there after a power cut."""
         chain = [path, *(parent for parent in path.parents if parent.is_relative_to(below) and parent != below)]
         named = all((one.parent.stat().st_ino, one.name) in self._names for one in chain)
-        return named and path.stat().st_ino in self._contents
+        return named and self.keeps_content(path)
+
+    def keeps_content(self, path: Path) -> bool:
+        """Return True when a file has its content after a power cut, whatever its name then is."""
+        return path.stat().st_ino in self._contents

@@ -153,7 +153,6 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
 def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:
     found = {one.name: one for one in form_fields()}
     assert list(found)[:2] == ["repository", "request"]
-    assert found["repository"].needed
     assert found["gates"].choices == ("plan", "pull_request")
     assert found["phases"].kind == "choices"
     assert (found["attempts"].kind, found["attempts"].most) == ("number", 5)

@@ -83,10 +83,13 @@ def decode_config(content: bytes | None, names: Sequence[str], place: str) -> st
     names    of the files beside it, asked only then: another case of its name is a mistake that nobody would notice
     place    where it lies, for errors
 
-    Raises BadInput where its name has capitals, or its bytes are no text.
+    Raises BadInput where its name has capitals, it is there and cannot be read, or its bytes are no text.
     """
     if content is None:
-        if misnamed := next((name for name in names if name != CONFIG_FILE == name.casefold()), ""):
+        if CONFIG_FILE in names:
+            fix = "make it a regular file; in a partial clone: git fetch --refetch --no-filter"
+            raise BadInput(f"{CONFIG_FILE} is there and cannot be read as a file", where=place, fix=fix)
+        if misnamed := next((name for name in names if name.casefold() == CONFIG_FILE), ""):
             fix = f"git mv {shell_word(misnamed)} {CONFIG_FILE}"
             raise BadInput(f"{misnamed} is not read: the name is {CONFIG_FILE}", where=place, fix=fix)
         return None

@@ -18,7 +18,7 @@ from pathlib import Path
 from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.sandbox.host_files import remove_outdated
 from perdure.adapters.system.directories import discard
-from perdure.adapters.system.files import read_regular_file
+from perdure.adapters.system.files import read_regular_file, write_whole
 from perdure.adapters.system.home import Home
 
 _SHIM = b'pyenv" exec "$program"'
@@ -109,8 +109,9 @@ def _ensure_starters(parent: Path, shims: Path) -> Path | None:
         parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=parent))
         try:
-            starter = unfinished / "starter"
-            starter.write_text(_STARTER.replace("ROOT", shlex.quote(str(root)), 1))
+            script = _STARTER.replace("ROOT", shlex.quote(str(root)), 1)
+            # Synced: what a power cut leaves empty would be a program that does nothing and succeeds.
+            write_whole(starter := unfinished / "starter", os.fsencode(script))
             for path in (unfinished, starter):
                 path.chmod(0o755)
             (unfinished / "bin").mkdir()

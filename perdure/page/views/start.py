@@ -56,7 +56,6 @@ class FormField:
     kind: str
     description: str
     choices: tuple[str, ...] = ()
-    needed: bool = False
     least: float | None = None
     most: float | None = None
 
@@ -212,7 +211,7 @@ def form_fields() -> list[FormField]:
     schema = DeliveryRequest.model_json_schema()
     descriptions = dict(_parse_field_texts(DeliveryRequest.__doc__ or ""))
     unordered = [
-        _make_field(name, _plain_schema(shape, schema), descriptions.get(name, ""), name in schema.get("required", ()))
+        _make_field(name, _plain_schema(shape, schema), descriptions.get(name, ""))
         for name, shape in schema["properties"].items()
         if name not in _NOT_BY_HAND
     ]
@@ -250,14 +249,14 @@ def _parse_number(name: str, text: str) -> int | float:
         raise BadInput(f"{name}: {shorten(text, 40)!r} is no number") from None
 
 
-def _make_field(name: str, shape: Mapping[str, Any], description: str, needed: bool) -> FormField:
+def _make_field(name: str, shape: Mapping[str, Any], description: str) -> FormField:
     """Make the form field of a property from its schema without references."""
     kinds = {"boolean": "switch", "integer": "number", "number": "number", "array": "list"}
     kind = "area" if name in _LONG else kinds.get(str(shape.get("type")), "text")
     choices = tuple(map(str, shape.get("items", {}).get("enum", ()))) if kind == "list" else ()
     kind = "choices" if choices else kind
     least = shape.get("minimum", shape.get("exclusiveMinimum"))
-    return FormField(name, kind, description, choices, needed, least, shape.get("maximum"))
+    return FormField(name, kind, description, choices, least, shape.get("maximum"))
 
 
 def _plain_schema(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

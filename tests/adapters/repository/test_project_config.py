@@ -345,9 +345,11 @@ def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path, encoding: str)
     assert load_host_config({}, tmp_path / "config.toml").slots == 3
 
 
-def test_a_name_without_capitals_is_never_told_to_be_one_with_them() -> None:
-    """Nothing can be read in a partial clone, and where a directory has the name."""
-    assert decode_config(None, ["perdure.toml"], "here") is None
+def test_what_cannot_be_read_as_a_file_is_refused_and_never_taken_for_another_name() -> None:
+    """In a partial clone, and where a directory has the name: settings must not be dropped without a word."""
+    with pytest.raises(BadInput, match="cannot be read as a file") as refused:
+        decode_config(None, ["Perdure.toml", "perdure.toml"], "here")
+    assert "git mv" not in refused.value.fix
 
 
 def test_settings_in_latin_1_and_a_name_in_capitals_are_refused_with_what_helps(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
+from perdure.adapters.sandbox.shims import put_starters_first
 from perdure.adapters.system.home import Home
 from perdure.models.config.repository import SandboxGrade
+from tests.power_cut import Disk
 
 SHIM = """#!/usr/bin/env bash
 program="${{0##*/}}"
@@ -138,3 +140,12 @@ async def test_a_program_that_is_installed_later_has_a_starter_and_what_is_no_sh
     program(pyenv / "shims/late", SHIM.format(root=pyenv))
     _, said = await run(sandbox_with(pyenv, home, worktree, full), "late; other")
     assert said == "late\na script of the owner\n"
+
+
+def test_a_power_cut_leaves_no_starter_without_its_script(pyenv, home, worktree, monkeypatch):
+    """An empty script is a program that does nothing and succeeds."""
+    disk = Disk(monkeypatch)
+    binds = compute_binds(worktree, f"{pyenv}/shims:/usr/bin:/bin", pyenv.parent, {}, home.root)
+    starter = Path(put_starters_first(home, binds).path[0], "python3")
+    assert starter.read_text().startswith("#!/bin/sh")
+    assert disk.keeps_content(starter)
