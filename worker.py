@@ -39,6 +39,7 @@ async def main() -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     host = Host.from_environment(home := Home.find(), secrets.environment(), lambda: page.page_url(home))
+    host.shares_server = connect.external_server_config() is not None
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect.connect_to_temporal(home, start=False, say=logging.info, for_worker=True)
     await asyncio.gather(host.load_search_attributes(client), put_rules(client, host.config.treasury))

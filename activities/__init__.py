@@ -22,7 +22,7 @@ from activities.prepare import PrepareActivity
 from activities.run_tests import RunTestsActivity
 from activities.signal_origin import SignalOriginActivity
 from activities.turns import turn_activities
-from activities.workflow_lookup import last_table, look_for, prioritise_delivery, resume_point
+from activities.workflow_lookup import find_host, last_table, look_for, prioritise_delivery, resume_point
 from activities.workflow_origin import OriginInterceptor as OriginInterceptor
 from activities.workflow_origin import PreviousRunActivity
 from perdure.adapters.worker.host import Host
@@ -61,6 +61,7 @@ def any_host_activities(host: Host) -> Activities:
         FollowActivities(host).follow,
         FollowActivities(host).check_landed,
         look_for,
+        find_host,
         PreviousRunActivity(host.accepted_runs).former_run,
         SignalOriginActivity(host.accepted_runs).signal_origin,
         prioritise_delivery,

@@ -282,7 +282,11 @@ class PrepareActivity:
             "publishing": publishing,
         }
         home = self._host.home
-        queues = {"queue": home.queue(), "command_queue": home.command_queue()}
+        queues: dict[str, Any] = {
+            "queue": home.queue(),
+            "command_queue": home.command_queue(),
+            "host_may_be_away": self._host.shares_server,
+        }
         return prepared.with_changes(piece_changes, decisions=decisions, visibility=visibility, **queues)
 
     def _make_result(
@@ -304,6 +308,7 @@ class PrepareActivity:
         prepared = PreparedWorkspace(
             queue=self._host.home.queue(),
             command_queue=self._host.home.command_queue(),
+            host_may_be_away=self._host.shares_server,
             contract=contract_hash,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),
             head=contract.head,

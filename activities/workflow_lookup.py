@@ -1,6 +1,6 @@
 """Activities that ask the Temporal server about other workflows: the status of deliveries that report nothing
-(`look_for`), the request a delivery goes on with (`resume_point`), the last table of the Treasury (`last_table`); and
-one that sets a delivery's priority.
+(`look_for`), the request a delivery goes on with (`resume_point`), the last table of the Treasury (`last_table`), a
+delivery's host (`find_host`); and one that sets a delivery's priority.
 
 Effect: none, but for a priority: the options of that delivery's workflow on the server. Key: the delivery; the same
 again changes nothing.
@@ -27,6 +27,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.server.slots import find_host_reason
 from perdure.client.server.view import find_accepted_run
 from perdure.models.backlog.landing import (
     DeliveryLookup,
@@ -41,6 +42,7 @@ from perdure.models.budget.treasury import TREASURY, LastTable, LastTableInput, 
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.state import DeliveryState, retry_request
+from perdure.models.delivery.work import HostLookup, HostLookupInput
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, RPC_TIMEOUT
 from perdure.models.rules.dependencies import stackable_commit
@@ -58,6 +60,13 @@ async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
         statuses[delivery] = await _delivery_status(client, delivery, ships=work.ships)
         activity.heartbeat(number)
     return DeliveryLookup(statuses=statuses)
+
+
+@activity.defn
+async def find_host(work: HostLookupInput) -> HostLookup:
+    """Return whether a worker takes activities from a host's queue. Raises RPCError, which is retried, when the server
+    does not answer."""
+    return HostLookup(reason=await find_host_reason(activity.client(), work.queue))
 
 
 @activity.defn

@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
-from temporalio.workflow import ActivityCancellationType, ActivityHandle
+from temporalio.workflow import ActivityHandle
 
 from perdure.models.budget.ledger import SpendingLimits
 from perdure.models.delivery import fold
@@ -28,7 +27,6 @@ from perdure.models.limits import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
     MESSAGE_BYTES_PER_TURN,
-    RETRY_PAUSE,
     TASK_QUEUE,
 )
 from perdure.models.phases import Phase, Step
@@ -36,7 +34,6 @@ from perdure.models.rules.allowance import Limit, spending_limits
 from perdure.models.webui import captions
 from perdure.models.webui.details import render_delivery_details
 from perdure.text import shorten
-from workflows import endings
 from workflows.allowance import Allowance
 from workflows.endings import (
     ENDINGS,
@@ -49,14 +46,11 @@ from workflows.endings import (
     reached_limit,
 )
 from workflows.gates import DeliveryGates
+from workflows.host_queue import ENDLESS, HostQueue
 from workflows.notification import DeliveryNotices
 from workflows.signals import set_search_attributes
 
 T = TypeVar("T")
-
-ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
-"""Retries without end. Deaths are not failures: attempts are bounded by time and by the journal's count, never by
-number."""
 
 
 class StepRunner:
@@ -73,6 +67,7 @@ class StepRunner:
         self.notices = DeliveryNotices(delivery, request, state, self.show_state)
         self.gates = DeliveryGates(state, self.show_state, self.notices.send_notice, announce)
         self.allowance = Allowance(delivery, state, self.gates.show_waiting, self.notices.send_notice)
+        self._host_queue = HostQueue(state, self.gates, self.refresh_details)
         self._waiting_since = ("", workflow.now())
 
     async def run_step(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
@@ -103,18 +98,7 @@ class StepRunner:
         """
         while True:
             try:
-                handle: ActivityHandle[T] = workflow.start_activity(
-                    activity,
-                    work,
-                    result_type=result,
-                    task_queue=queue or self.queue,
-                    schedule_to_close_timeout=self.gates.time_left(),
-                    heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                    retry_policy=ENDLESS,
-                    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                    summary=summary,
-                )
-                return await endings.wait_for_activity(handle)
+                return await self._host_queue.run_activity(activity, work, result, queue or self.queue, summary)
             except ActivityError as error:
                 if isinstance(work, TurnInput) and (limit := reached_limit(error)) is not None:
                     await self.allowance.reserve_for_turn(limit)

@@ -76,12 +76,22 @@ def open_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-@on_cluster
-@pytest.mark.timeout(300)
-def test_a_cluster_ends_at_a_signal_and_leaves_nothing(open_directory: Path) -> None:
+async def submit_one(address: str) -> None:
+    client = await Client.connect(address, namespace="default", plugins=[perdure_plugin()])
+    await Perdure(client).submit({"repository": "/srv/calc", "request": "𝔞" * 300}, id="astral")
+
+
+async def listed_ids(address: str) -> list[str]:
+    client = await Client.connect(address, namespace="default", plugins=[perdure_plugin()])
+    await until(lambda: Perdure(client).list())
+    return [entry.delivery_id for entry in await Perdure(client).list()]
+
+
+def run_until(number: signal.Signals, temporary: Path, *words: str, submits: bool) -> None:
+    """Run a cluster that has or is given one delivery, end it by a signal, and see that no process stays."""
     process = subprocess.Popen(
-        [sys.executable, SCRIPT],
-        env={**os.environ, "TMPDIR": str(open_directory)},
+        [sys.executable, SCRIPT, *words],
+        env={**os.environ, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -89,20 +99,30 @@ def test_a_cluster_ends_at_a_signal_and_leaves_nothing(open_directory: Path) -> 
     lines = [process.stdout.readline() for _ in range(4)]
     address = re.search(r"TEMPORAL_ADDRESS=(\S+)", "".join(lines))
     assert address, lines
-
-    async def taken() -> int:
-        client = await Client.connect(address[1], namespace="default", plugins=[perdure_plugin()])
-        await Perdure(client).submit({"repository": "/srv/calc", "request": "𝔞" * 300}, id="astral")
-        await until(lambda: Perdure(client).list())
-        return len(await Perdure(client).list())
-
-    assert asyncio.run(taken()) == 1
+    if submits:
+        asyncio.run(submit_one(address[1]))
+    assert asyncio.run(listed_ids(address[1])) == ["astral"]
     started = psutil.Process(process.pid).children(recursive=True)
     assert len(started) >= 1 + len(ROLES)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     assert process.wait(patient(40)) == 0
     assert not [each for each in started if alive(each)]
+
+
+@on_cluster
+@pytest.mark.timeout(300)
+def test_a_cluster_ends_at_a_signal_and_leaves_nothing(open_directory: Path) -> None:
+    run_until(signal.SIGTERM, open_directory, submits=True)
     assert not list(open_directory.iterdir())
+
+
+@on_cluster
+@pytest.mark.timeout(500)
+def test_a_cluster_in_a_directory_goes_on_with_its_database_after_ctrl_c(open_directory: Path) -> None:
+    kept = str(open_directory / "kept")
+    run_until(signal.SIGINT, open_directory, kept, submits=True)
+    run_until(signal.SIGINT, open_directory, kept, submits=False)
+    assert [path.name for path in open_directory.iterdir()] == ["kept"]
 
 
 @pytest.fixture(scope="module")

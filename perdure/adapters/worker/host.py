@@ -116,6 +116,7 @@ class Host:
     publisher_queue   of the worker that alone publishes for this home; empty when every worker does
     publishes_only    this worker is that one
     command_slots     for setups and tests, of which a bounded number run at once on this host
+    shares_server     the server is not this home's own, so other hosts may work there, too
     local_page        called for the address of this home's page, without a token; empty while none runs
     """
 
@@ -129,6 +130,7 @@ class Host:
         self.leases, self.waiting_agents = Leases(home), WaitingAgents()
         self.command_slots = HostSlots.from_limits(home.root / "room", config.commands)
         self.search_attributes = frozenset[str]()
+        self.shares_server = False
         self.local_page: Callable[[], str] = str
         self._paces: dict[str, Pace] = {}
 

@@ -24,6 +24,7 @@ from perdure.client.server.view import (
     RunDescription,
     describe_run,
     find_workflow,
+    has_pollers,
 )
 from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE, WORKER_REPORT_INTERVAL
 from perdure.text import format_count, one_line
@@ -162,6 +163,16 @@ async def mark_queue_waits(client: Client, entries: Sequence[ListEntry]) -> list
         else entry
         for entry in entries
     ]
+
+
+async def find_host_reason(client: Client, queue: str) -> str:
+    """Return why nobody takes activities from a host's queue: no worker of it is there, and since when; empty where one
+    is there. Raises RPCError."""
+    beats = [beat for beats in (await read_heartbeats(client, _KEPT)).values() for beat in beats]
+    if not beats:
+        return "" if await has_pollers(client, queue) else f"{HOST_WAIT}: no worker is there"
+    of_queue, now = [beat for beat in beats if beat.task_queue == queue], datetime.now(UTC)
+    return "" if _valid_slots(of_queue, now) else _host_wait_text(queue, of_queue, now)
 
 
 def _is_late(activity: PendingActivity, now: datetime) -> bool:

@@ -291,6 +291,7 @@ class DeliveryState(LazyModel):
 
     phase, status, reason, message   where it is, and how it ended
     waiting     what it waits for, in one line, while it waits
+    host_wait   why its host takes no activities, in one line, as of the last time that was asked
     notes       what a person should know about the forge and the delivery, one sentence each
     steps       a record of each step, in order
     receipt     what it survived, once it has ended
@@ -305,6 +306,7 @@ class DeliveryState(LazyModel):
     reason: Reason | None = None
     message: str = ""
     waiting: str = ""
+    host_wait: str = ""
     notes: tuple[str, ...] = ()
     steps: list[StepRecord] = []
     receipt: Receipt = Receipt.model_construct()
@@ -345,7 +347,8 @@ class DeliveryState(LazyModel):
                        cut off is counted by the turn that replaces it
         """
         retried = self.model_copy(deep=True)
-        retried.status, retried.reason, retried.message, retried.waiting = None, None, "", ""
+        retried.status, retried.reason, retried.message = None, None, ""
+        retried.waiting = retried.host_wait = ""
         retried.fixing.test_fixes = retried.fixing.review_fixes = retried.landing.fixes = 0
         if not any(attempt.chosen for attempt in self.children.attempts):
             retried.children.attempts = ()

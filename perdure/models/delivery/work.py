@@ -181,6 +181,7 @@ class PreparedWorkspace(HistoryModel):
 
     queue       the host's task queue: everything that touches the worktree runs there
     command_queue  the host's task queue of what runs the repository's tests and application; empty: the same
+    host_may_be_away  other hosts may work at the same server, so the delivery is asked for when its host is not there
     contract    artifact of the Contract
     phases      that were selected
     head        what the delivery builds on: the base commit, or the tip of `branch` when an existing one was named
@@ -193,6 +194,7 @@ class PreparedWorkspace(HistoryModel):
 
     queue: str
     command_queue: str = ""
+    host_may_be_away: bool = False
     contract: ContractHash
     phases: tuple[Phase, ...]
     head: str
@@ -448,3 +450,15 @@ class TakeAttemptResult(HistoryModel):
     spend: Spend = Spend.model_construct()
     usage: Usage = Usage.model_construct()
     summary: str = ""
+
+
+class HostLookupInput(HistoryModel):
+    """Find out whether a worker takes activities from a host's task queue."""
+
+    queue: str
+
+
+class HostLookup(HistoryModel):
+    """`reason`: why nobody takes activities from the queue; empty: a worker of the host is there."""
+
+    reason: str = ""

@@ -129,6 +129,8 @@ def _message_lines(state: DeliveryState) -> list[str]:
     lines = [f"**Message:** {escape_line(state.message, 400)}"] if state.message else []
     if state.waiting and not waiting_headline(state):
         lines.append(f"**Waiting:** {escape_line(state.waiting, 200)}")
+    if state.host_wait and state.status is None:
+        lines.append(f"**Host:** {escape_line(state.host_wait, 200)}")
     return [*lines, ""] if lines else []
 
 
