@@ -48,13 +48,14 @@ class HostQueue:
         lookups = 0
         while True:
             silence = self._longest_silence(queue, lookups)
+            more_time = silence if lookups and silence else timedelta(0)  # the host was away: it may be so again
             try:
                 handle: ActivityHandle[T] = workflow.start_activity(
                     activity,
                     work,
                     result_type=result,
                     task_queue=queue,
-                    schedule_to_close_timeout=self._gates.time_left() + (silence or timedelta(0)),
+                    schedule_to_close_timeout=self._gates.time_left() + more_time,
                     schedule_to_start_timeout=silence,
                     heartbeat_timeout=HEARTBEAT_TIMEOUT,
                     retry_policy=ENDLESS,
