@@ -40,7 +40,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.agent import turn_of_checkpoint
 from perdure.adapters.worker.workspace_setup import SetupRecord, read_setup_record
-from perdure.models.config.repository import CONFIG_FILE, Limits
+from perdure.models.config.repository import CONFIG_FILE, Limits, ShipSettings
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
@@ -151,7 +151,7 @@ class PrepareActivity:
                 previous,
                 lambda vault, terms: self._with_worktree(vault, terms, lambda tree: tree),
             )
-        requested_checkpoint = work.checkpoint or previous.checkpoint
+        requested_checkpoint, reread = work.checkpoint or previous.checkpoint, ""
         async with self._host.open_session(work.delivery, previous.contract) as session:
             if Phase.SHIP in previous.phases or work.request.push:
                 await in_thread(self._check_base, session.vault, session.contract)
@@ -162,6 +162,13 @@ class PrepareActivity:
             await in_thread(session.restore, checkpoint)
             position = await in_thread(turn_of_checkpoint, session.vault, checkpoint)
             contract = session.contract
+            if forked is None and (ship := await in_thread(self._current_ship, session, work.request)) is not None:
+                config = contract.config.model_copy(update={"ship": ship})
+                contract = contract.model_copy(update={"config": config})
+                terms = await in_thread(self._host.store_contract, session.vault, contract)
+                publishing = {"draft": ship.draft, "allow_untested": ship.allow_untested}
+                previous = previous.with_changes({"publishing": publishing}, contract=terms)
+                reread = f" · [ship] as on {contract.base} now"
         damaged = checkpoint != requested_checkpoint
         requested_usd, max_limits = work.request.budget_usd, self._host.config.limits
         limits = {
@@ -172,7 +179,7 @@ class PrepareActivity:
         }
         prepared = previous.with_changes(
             {"limits": limits},
-            summary=fork_summary(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
+            summary=fork_summary(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint{reread}",
             fallback=checkpoint if damaged else "",
             fallback_position=position if damaged else None,
         )
@@ -190,6 +197,20 @@ class PrepareActivity:
         retry_command = f"perdure retry {shell_word(activity.info().workflow_id or '')}"
         with suppress(ForgeUnavailable):
             check_base_kept(vault, contract, remote_heads(vault.url, vault.keys), head, retry_command)
+
+    def _current_ship(self, session: WorkspaceSession, request: DeliveryRequest) -> ShipSettings | None:
+        """Return the settings `[ship]` as they are on the remote's base now, so that people can mend what a pull
+        request was refused for; None where they are those of the contract, the remote does not answer, or the delivery
+        opens no pull request of its own. Raises BadInput where the file is not valid there."""
+        contract = session.contract
+        lands = contract.landing is not None and not contract.landing.ships
+        if lands or Phase.SHIP not in contract.config.delivery.phases:
+            return None
+        with suppress(ForgeUnavailable):
+            if (tip := session.vault.with_keys(self._host.forges).fetch_branch(contract.base)) is not None:
+                ship = self._contract_builder.read_settings(session.vault, contract.base, tip, request).config.ship
+                return ship if ship != contract.config.ship else None
+        return None
 
     async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
         """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, which is retried,

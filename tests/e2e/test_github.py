@@ -25,7 +25,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.limits import FORGE_PAUSE_MAX
 from perdure.plugin import perdure_plugin
 from tests.e2e.test_kill_points import AT_A_HOSTED_FORGE
-from tests.engine import HAPPY, finished, git, heads, until
+from tests.engine import CALC, HAPPY, finished, git, heads, make_target, until
 from tests.engine_with_github import BUILD, ID, TOKEN, EngineWithGitHub, engine_with_github
 from tests.fork_server import Kept
 from tests.secret_watch import SecretWatch, hits, recording
@@ -289,6 +289,35 @@ async def test_github_that_is_away_at_the_first_look_is_waited_for_and_named(tmp
         result = await finished(submitted, world.engine)
         assert result.status is Status.DELIVERED, result.message
         world.check_one(result)
+
+
+@pytest.mark.timeout(150)
+async def test_a_retry_takes_the_ship_settings_as_they_are_then(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        files = {**CALC, "perdure.toml": "version = 1\n[setup]\ncommands = []\n"}
+        origin = make_target(tmp_path / "poor.git", files=files)
+        world.github.add_repository("me/poor", source=origin, drafts=False)
+        world.engine.worker()
+        request = {"repository": f"{world.github.url}/me/poor", "request": "Add sub", "phases": ["build", "ship"]}
+        submitted = await world.engine.perdure.submit(request, id="poor")
+        first = await finished(submitted, world.engine)
+        assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused"), first.message
+        assert "does not support draft pull requests" in first.message
+        await submitted.delivery.retry()
+        again = await finished(submitted, world.engine)
+        assert (again.status, again.reason) == (Status.NOT_DELIVERED, "forge_refused"), "nothing has changed"
+        git(tmp_path, "clone", "-q", str(tmp_path / "github" / "me" / "poor.git"), "checkout")
+        with (tmp_path / "checkout" / "perdure.toml").open("a") as settings:
+            settings.write('[ship]\nallow_untested = true\nlabels = ["ready"]\n')
+        git(tmp_path / "checkout", "commit", "-qam", "Open what nobody has tested")
+        git(tmp_path / "checkout", "push", "-q", "origin", "main")
+        calls = world.engine.model_calls()
+        await submitted.delivery.retry()
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, result.message
+        (pull,) = world.github.pulls("me/poor")
+        assert (pull["draft"], [label["name"] for label in pull["labels"]]) == (False, ["ready"])
+        assert world.engine.model_calls() == calls, "nothing is built or paid for again"
 
 
 @pytest.mark.timeout(180)
