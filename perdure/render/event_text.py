@@ -171,7 +171,8 @@ def _item_sentence(data: Data) -> str:
     return _message_sentence(_text_field(data, "event"), data)
 
 
-def _worker_death_sentence(data: Data) -> str:
+def worker_death_sentence(data: Data) -> str:
+    """Return what is said of a worker's death: of the data of its event, or of a try that is under way."""
     cause = "no sign of its worker" if data.get("silent") is True else "its worker died"
     successor = _text_field(data, "worker").rpartition("/")[0]  # pid@host of pid@host/worker
     return f"{cause}; try {_count_field(data, 'tries')} goes on{f' at {successor}' if successor else ''}"
@@ -216,7 +217,7 @@ _SENTENCES: Mapping[EventType, Callable[[Data], str]] = {
     EventType.WAITING: _waiting_sentence,
     EventType.DECISION: _decision_sentence,
     EventType.SAID: _signal_sentence,
-    EventType.WORKER_DEATH: _worker_death_sentence,
+    EventType.WORKER_DEATH: worker_death_sentence,
     EventType.LANDING: _landing_sentence,
     EventType.PULL_REQUEST: _pull_request_sentence,
     EventType.RECEIPT: _receipt_sentence,

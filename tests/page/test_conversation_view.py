@@ -179,3 +179,52 @@ async def test_a_workers_death_is_a_row_that_names_who_took_over(tmp_path: Path,
         (row,) = re.findall(r'<li class="event event-worker_death">.*?class="happened">(.*?)</span>', text)
         assert f"its worker died; try 2 goes on at {second.pid}@" in row
         assert str(first.pid) not in row
+
+
+LINGERS = """
+[[line]]
+step = "implement"
+turn = 1
+say = "I will wait for <b>it</b> first."
+use = [{ tool = "bash", input = { command = "while [ ! -e go ]; do sleep 0.1; done; rm go" } }]
+[[line]]
+step = "implement"
+say = "Add sub"
+"""
+
+
+@pytest.mark.timeout(200)
+async def test_the_turn_in_flight_is_the_last_row_with_its_words_and_its_workers_death_until_its_own_row_comes(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    running = re.compile(r'<div id="running">(.*?)</div>\s*</div>\s*</div>\s*<div id="now">', re.DOTALL)
+    async with (
+        Engine.open(tmp_path, LINGERS, ports=ports) as engine,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19750)) as page,
+        visiting(page) as ada,
+    ):
+        first = engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+
+        async def shown(words: str) -> str | None:
+            _, text = await ada.get("/deliveries/calc-sub")
+            (part,) = running.findall(text)
+            return part if words in part else None
+
+        part = await until(lambda: shown("I will wait for &lt;b&gt;it&lt;/b&gt; first."), timeout=120)
+        assert "Implement, turn 1" in part
+        assert "died" not in part
+        first.kill()
+        second = engine.worker()
+        part = await until(lambda: shown(f"its worker died; try 2 goes on at {second.pid}@"), timeout=120)
+        async with ada.session.get(f"{page.url}/live/deliveries/calc-sub?from=99") as stream:
+            await told(stream.content, f"its worker died; try 2 goes on at {second.pid}@")
+        part = await until(lambda: shown("I will wait for"), timeout=120)
+        (engine.home.tree("calc-sub") / "go").touch()
+        await finished(submitted, engine)
+        _, text = await ada.get("/deliveries/calc-sub")
+        assert text.count("I will wait for &lt;b&gt;it") == 1
+        assert text.count("its worker died; try 2") == 1
+        (part,) = running.findall(text)
+        assert not part.strip()

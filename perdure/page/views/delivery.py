@@ -42,6 +42,7 @@ from perdure.page.views.conversation import (
 from perdure.page.views.delivery_cache import WatchedDelivery, watched_delivery
 from perdure.page.views.review import REVIEW_PARTS, color_change
 from perdure.render.comparison import comparison_rows, load_comparison
+from perdure.render.event_text import worker_death_sentence
 from perdure.render.report.gather import PNG
 from perdure.render.report.page import template_values
 
@@ -116,6 +117,7 @@ async def stream_delivery(request: web.Request) -> web.StreamResponse:
                 request, "conversation_added.html", **values, older=0, newest=rows[-1], earlier=len(rows) - 1
             )
         reached = len(events)
+        values["shows_running"] = not values["tab"] and "rows" not in request.query
         return StreamedParts(render_text(request, "delivery_live.html", **values), added, str(reached))
 
     return await stream_parts(request, look, compose_parts)
@@ -232,6 +234,7 @@ async def _template_values(
         "id": id,
         "seen": seen,
         "once": once,
+        "death_sentence": worker_death_sentence,
         "at": request.query.get("at", ""),
         "tab": tab if tab in TABS else "",
         "tabs": [name for name, shown in TABS.items() if not {name, *shown.sections}.isdisjoint(present)],

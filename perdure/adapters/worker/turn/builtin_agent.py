@@ -5,6 +5,7 @@ conversation replaced by a shorter one when it was too long or another model tak
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from perdure.adapters.agents.builtin.errors import OVERLOADED, ConversationTooLo
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, max_cost_usd, max_total_tokens
 from perdure.adapters.agents.builtin.opening import COMPACTED, TAKEN_OVER, can_restart, compact_transcript
 from perdure.adapters.agents.builtin.tools import describe_reply, run_calls
+from perdure.adapters.agents.builtin.tools.tool_calls import texts_in
 from perdure.adapters.agents.prices import window_of
 from perdure.adapters.agents.resolve_agents import second_model
 from perdure.adapters.git import checkpoint as checkpoints
@@ -45,6 +47,7 @@ from perdure.models.errors import ModelUnavailable
 from perdure.models.ids import digest
 from perdure.models.phases import Step
 from perdure.models.rules.allowance import day_limits_only
+from perdure.text import redact_known
 
 COMPACTING = "conversation made shorter"
 SUMMED_UP = f"{COMPACTING}, with the model's summary"
@@ -83,6 +86,9 @@ async def restart_conversation(
 
 _SHOWN_CHARS = 80
 
+TAIL_CHARS = 1500
+"""Most characters of a reply's newest words in a heartbeat, a screen; the server keeps an attempt's last one alone."""
+
 
 async def ask_model(books: PaidReplies, model: Model, question: ModelRequest, work: TurnInput, run_id: str) -> Reply:
     """Return the reply to this question in this turn: the stored one when it was received before, else the API's, paid
@@ -114,16 +120,25 @@ def _reply_request(question: ModelRequest, work: TurnInput, run_id: str) -> Repl
 
 
 class StreamTail:
-    """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words."""
+    """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words, and
+    without this process's secrets. Of an answer in JSON nobody is shown more than a line."""
 
     def __init__(self) -> None:
-        self._end = ""
+        self._end, self._is_answer = "", False
 
     def add(self, text: str) -> None:
-        """Add text of the stream, and show its newest words in the attempt's heartbeats."""
-        self._end = (self._end + text)[-2 * _SHOWN_CHARS :]
+        """Add text of the stream, and show its newest words in the attempt's heartbeats: a line of them as `doing`, and
+        up to TAIL_CHARS as `reply_tail`, once they are whole."""
+        self._is_answer |= not self._end.strip() and text.lstrip().startswith("{")
+        # A secret is whole here before its beginning is cut off: it is shorter than the rest that is kept.
+        self._end = redact_known(self._end + text)[-TAIL_CHARS:]
         if newest := last_whole_words(self._end):
             update_heartbeat(doing=newest)
+        if not self._is_answer and (whole := _WHOLE_WORDS.match(self._end)):
+            update_heartbeat(reply_tail=whole[0])
+
+
+_WHOLE_WORDS = re.compile(r".*\s", re.DOTALL)
 
 
 def last_whole_words(text: str) -> str:
@@ -253,7 +268,8 @@ async def _act_on_reply(turn: TurnContext, reply: Reply, schema: dict[str, Any] 
     if isinstance(step, Continue):
         return _ReplyEffect((step.user_message,))
     assert isinstance(step, RunTools)
-    update_heartbeat(doing=describe_reply(*host.redact_blocks([reply.message])))
+    [message] = host.redact_blocks([reply.message])
+    update_heartbeat(doing=describe_reply(message), reply_tail="\n\n".join(texts_in(message))[-TAIL_CHARS:])
     await in_thread(checkpoints.mark_dirty, session.workspace)
     toolbox = session.make_toolbox(
         conversation.known_file_versions(messages),

@@ -21,13 +21,14 @@ from activities.prepare import PrepareActivity
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.attempt import current_facts
-from perdure.adapters.worker.turn.builtin_agent import StreamTail, last_whole_words
+from perdure.adapters.worker.turn.builtin_agent import TAIL_CHARS, StreamTail, last_whole_words
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.decisions import Question, QuestionKind, UserMessage
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Ending, TurnInput, TurnResult
 from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Phase, Step
+from perdure.text import register_secrets
 from tests.states import with_fields
 
 SECRET = "sk-rehearsal-0123456789"
@@ -266,6 +267,28 @@ def test_a_stream_that_comes_in_pieces_is_shown_in_whole_words() -> None:
     finally:
         current_facts.reset(token)
     assert told["doing"] == "I will think over for a while. Then I write"
+
+
+def test_the_words_of_a_reply_travel_whole_bounded_and_without_a_secret_that_comes_in_pieces() -> None:
+    told: dict[str, object] = {}
+    register_secrets("sk-streamed-9f3ab2")
+    token = current_facts.set(told)
+    try:
+        shown = StreamTail()
+        for piece in ("I see.\n\nThe key sk-str", "eamed-9f3", "ab2 opens it"):
+            shown.add(piece)
+            assert "sk-str" not in str(told.get("reply_tail"))
+        assert told["reply_tail"] == "I see.\n\nThe key [redacted] opens "
+        for _ in range(1000):
+            shown.add("and so on ")
+        assert len(str(told["reply_tail"])) <= TAIL_CHARS
+        told.clear()
+        answer = StreamTail()
+        for piece in ('{"title": ', '"Add sub"}'):
+            answer.add(piece)
+        assert "reply_tail" not in told, "an answer in JSON is for the engine"
+    finally:
+        current_facts.reset(token)
 
 
 @given(st.lists(st.text(alphabet="abc", min_size=1, max_size=30), min_size=1, max_size=40))
