@@ -13,6 +13,7 @@ class ConversationBlock(BaseModel):
     tool       the name of the tool; empty for a text
     arguments  what it was called with: a command, a path, or JSON
     output     what it answered; failed: the answer is an error
+    change     of a call that writes one file: the diff of what it wrote, its beginning where that is long
     """
 
     text: str = ""
@@ -21,6 +22,7 @@ class ConversationBlock(BaseModel):
     arguments: str = ""
     output: str = ""
     failed: bool = False
+    change: str = ""
 
 
 class ConversationTurn(BaseModel):

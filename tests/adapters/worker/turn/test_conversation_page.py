@@ -43,6 +43,43 @@ async def test_each_call_has_its_output_and_the_turn_the_change_that_it_made(ben
     assert (tested.changed, said.blocks[0].text) == ((), "Add sub\n\nBeside add.")
 
 
+async def test_each_call_that_writes_a_file_has_its_own_change(bench: Bench) -> None:
+    workspace, checkpoint = Workspace.open(bench.host.home, DELIVERY), bench.prepared.checkpoint
+    before = (bench.host.home.tree(DELIVERY) / "calc.py").read_text()
+    inputs = [
+        ("edit", {"path": "calc.py", "old": "a + b\n", "new": "b + a\n"}),
+        ("Edit", {"file_path": "calc.py", "old_string": "x\ny\nz", "new_string": "x\nw\nz", "replace_all": True}),
+        ("write", {"path": "calc.py", "content": before + "# the end\n"}),
+        ("write", {"path": "calc.py", "content": before + "# the very end\n"}),
+        ("write", {"path": "new.py", "content": "one\ntwo\n"}),
+        ("write", {"path": "refused.py", "content": "x"}),
+        ("write", {"path": "no\0name\udc00", "content": "x"}),
+        ("write", {"path": "long.py", "content": "line\n" * 10_000}),
+        ("bash", {"command": "true"}),
+    ]
+    calls = [{"type": "tool_use", "id": str(n), "name": one, "input": given} for n, (one, given) in enumerate(inputs)]
+    results = [{"type": "tool_result", "tool_use_id": "5", "content": "no", "is_error": True}]
+    transcript = [
+        {"role": "user", "content": "the opening"},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+    ]
+    told = {"step": "implement", "attempt": 1, "turn": 1, "result": {"summary": ""}}
+    (turn,) = read(
+        bench, snapshot_worktree(workspace, parent=checkpoint, turn=told, transcript=transcript, changed=True)
+    )
+    edit, theirs, whole, again, new, refused, nameless, long, command = turn.blocks
+    assert edit.change.splitlines() == ["--- calc.py", "+++ calc.py", "@@", "-a + b", "+b + a"]
+    assert theirs.change.splitlines()[3:] == [" x", "-y", "+w", " z"]
+    assert whole.change.splitlines()[3:] == [*(f" {line}" for line in before.splitlines()[-3:]), "+# the end"]
+    assert again.change.splitlines()[-2:] == ["-# the end", "+# the very end"], "after the call before it"
+    assert new.change.splitlines()[3:] == ["+one", "+two"]
+    assert (refused.change, nameless.change, command.change) == ("", "", "")
+    assert (edit.arguments, whole.arguments, command.arguments) == ("calc.py", "calc.py", "true")
+    assert "content" in refused.arguments
+    assert len(long.change) <= BLOCK_CHARS + 2
+
+
 async def test_five_megabytes_of_output_and_of_change_are_cut_where_they_are(bench: Bench) -> None:
     workspace, checkpoint = Workspace.open(bench.host.home, DELIVERY), bench.prepared.checkpoint
     noise = "n" * 5_000_000
