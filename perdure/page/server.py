@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from temporalio.service import RPCError
 
 from perdure.adapters.system.home import login_name
@@ -73,7 +74,8 @@ async def serve_page(perdure: Perdure, token: str, place: ListenAddress, web_ui:
             user_header=place.user_header,
             tls=place.tls,
         )
-        runner = web.AppRunner(build_application(perdure, guard, web_ui), access_log=None, shutdown_timeout=ENDING_S)
+        app = build_application(perdure, guard, web_ui)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_S, logger=_http_log())
         await runner.setup()
         try:
             await web.TCPSite(runner, place.host, port, ssl_context=context).start()
@@ -145,6 +147,20 @@ async def _handle_errors(request: web.Request, handler: Handler) -> web.StreamRe
         if request.writer.output_size > 0:
             raise  # a second answer would stand in the middle of the first
         return _render_error(request, error)
+
+
+def _http_log() -> logging.Logger:
+    """Return the log of the HTTP server, where what is no HTTP is one line without a traceback: anybody can send it."""
+
+    def leave_out_traceback(record: logging.LogRecord) -> bool:
+        if record.exc_info and isinstance(error := record.exc_info[1], HttpProcessingError):
+            record.msg, record.args, record.exc_info = "refused what is no HTTP request: %s", (error.code,), None
+        return True
+
+    log = _LOG.getChild("http")
+    if not log.filters:
+        log.addFilter(leave_out_traceback)
+    return log
 
 
 _HTTP_REASONS = {

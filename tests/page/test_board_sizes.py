@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from browsing import chromium, looking
 from playwright.async_api import expect
-from visitors import visiting
+from temporalio.client import Client
+from visitors import PLAN, stands_waiting, visiting
 
+from perdure.adapters.system.home import Home
+from perdure.client import Perdure
+from perdure.client.server import overview
 from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.local.server import find_server
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.server import serve_page
 from perdure.page.views.hosts import sum_costs
+from perdure.plugin import perdure_plugin
 from tests.engine import HAPPY, Engine, finished, git, make_target, until
+from tests.temporal_server import joined
 
 EVIL = "<b>night</b>"
 TELEPHONE = {"width": 360, "height": 740}
+
+
+@pytest.mark.timeout(90)
+async def test_where_more_runs_than_is_listed_the_inbox_says_so_and_where_the_rest_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "home")
+    async with joined(home), contextlib.AsyncExitStack() as stack:
+        info = await find_server(home)
+        assert info is not None
+        client = await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
+        place = ListenAddress(port=18930)
+        page = await stack.enter_async_context(serve_page(Perdure(client), ensure_page_token(home), place))
+        ada = await stack.enter_async_context(visiting(page))
+        monkeypatch.setattr(overview, "RUNNING_MOST", 3)
+        for number in range(4):
+            await stands_waiting(client, f"waits-{number}", PLAN)
+
+        async def cut() -> str | None:
+            _, text = await ada.get("/")
+            return text if 'id="cut"' in text else None
+
+        text = await until(cut)
+        assert "the 3 deliveries and backlogs that began last" in text
+        assert "perdure list --waiting --limit 1000" in text
+        monkeypatch.setattr(overview, "RUNNING_MOST", 5)
+
+        async def whole() -> bool:
+            return 'id="cut"' not in (await ada.get("/"))[1]
+
+        await until(whole)
 
 
 @pytest.mark.timeout(240)

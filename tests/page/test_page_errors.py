@@ -140,3 +140,28 @@ async def test_what_the_server_itself_refuses_is_a_line_of_ours_too(tmp_path: Pa
             assert first, (path, answer)
             assert (int(first[1]), reason in answer) == (status, True), (path[:40], answer[:600])
             assert b"Traceback" not in answer
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /<script>alert(1)</script> HTTP/9\r\nAccept: text/html\r\n\r\n",
+    ],
+    ids=["no HTTP", "a long header", "a long address", "another version"],
+)
+async def test_what_is_no_http_request_is_refused_in_plain_text_and_leaves_no_traceback_anywhere(
+    sent: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with shut_page(tmp_path) as page:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(page.url.rpartition(":")[2]))
+        writer.write(sent)
+        answer = await reader.read()
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.splitlines()[0].endswith(b"400 Bad Request")
+    assert b"Content-Type: text/plain" in head
+    assert b"Traceback" not in body
+    assert [record for record in caplog.records if record.exc_info and record.levelno > logging.DEBUG] == []

@@ -70,6 +70,31 @@ async def test_an_issues_address_is_shown_and_then_is_the_request(world: EngineW
         )
 
 
+async def test_the_issues_that_a_backlog_names_are_shown_before_it_starts(world: EngineWithGitHub) -> None:
+    engine = world.engine
+    evil = world.github.add_issue("me/calc", EVIL, EVIL)
+    place = ListenAddress(port=18680)
+    async with (
+        serve_page(Perdure(engine.client, engine.home.key()), ensure_page_token(engine.home), place) as page,
+        visiting(page) as ada,
+    ):
+        engine.worker()
+        items = "".join(f"- issue: {one}\n" for one in (world.issue, f"'#{evil}'", 99, "first", 96, 97, 98))
+        text = f"repository: {world.url}\nitems:\n- id: words\n  request: Add mul\n{items}"
+        status, shown = await ada.post("/start/preview/backlog", {"backlog": text})
+        assert (status, shown.count("<li>")) == (200, 5), shown
+        assert f"Issue #{world.issue}: <strong>Add sub</strong>" in shown
+        assert "Issue 99 cannot be shown" in shown
+        assert "Issue first cannot be shown" in shown
+        assert "and 2 more issues" in shown
+        assert "<img" not in shown
+        assert "\u202e" not in shown
+        for typed, said in (("", ""), ("- a", "a backlog has fields"), ("items: 3", ""), ("a: [", "backlog:")):
+            status, shown = await ada.post("/start/preview/backlog", {"backlog": typed})
+            assert (status, said in shown, bool(said) == bool(shown.strip())) == (200, True, True), (typed, shown)
+        assert await engine.perdure.list() == [], "nothing has begun"
+
+
 async def test_without_a_worker_it_says_so_in_one_line_and_can_be_started(world: EngineWithGitHub) -> None:
     engine, address = world.engine, f"{world.url}/issues/{world.issue}"
     async with (

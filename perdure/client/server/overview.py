@@ -46,6 +46,7 @@ ENDED_S = 10.0
 
 ENDED_SHOWN = 20
 RUNNING_MOST = 1000
+"""Running deliveries and backlogs of one look, those that began last."""
 
 SILENT_S = 10.0
 """A worker that works says so every second or so: after this long it is silent, after 30 s another takes its work."""
@@ -112,10 +113,12 @@ class Overview:
     """The rows of all that runs, read again when somebody asks for them.
 
     `trouble` says why the last look failed, empty where it did not; the rows are then those of the look before.
+    `is_cut`: more may run than the RUNNING_MOST of these rows.
     """
 
     client: Client
     trouble: str = ""
+    is_cut: bool = False
     _rows: tuple[OverviewRow, ...] = ()
     _ended: tuple[OverviewRow, ...] = ()
     _last_look: float = float("-inf")
@@ -164,6 +167,7 @@ class Overview:
         """
         query = "WorkflowType IN ('Delivery', 'Backlog') AND ExecutionStatus = 'Running'"
         running = {row.id: (row, run_id) for row, run_id in await self._list_rows(query, RUNNING_MOST)}
+        self.is_cut = len(running) >= RUNNING_MOST
         ended_ids = {row.id for row in self._rows if row.closed is None} - running.keys()
         if ended_ids or time.monotonic() - self._last_ended_look >= ENDED_S:
             query = query.replace("= 'Running'", "!= 'Running'")

@@ -109,6 +109,7 @@ def _template_values(request: web.Request, rows: Sequence[OverviewRow]) -> dict[
         "cards_most": LANE_CARDS,
         "questions_most": QUESTIONS_SHOWN,
         "trouble": overview_of(request).trouble,
+        "is_cut": overview_of(request).is_cut,
         "unblocks": request.app[UNBLOCK_COUNTS].known_counts(rows),
         "anchor": anchor_of,
         "link": path_of,

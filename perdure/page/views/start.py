@@ -13,12 +13,13 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiDictProxy
 
+from perdure.client import Perdure
 from perdure.client.server.calls import HostRefused
 from perdure.client.yaml_files import parse_backlog_file
 from perdure.local.connect import for_this_server
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
-from perdure.models.issue import IssueName
+from perdure.models.issue import ForgeIssue, IssueName
 from perdure.page.render import form_text, overview_of, path_part, perdure_of, redirect_with_message, render
 from perdure.text import shorten
 
@@ -30,6 +31,9 @@ _ROWS_FRESH_S, _ROWS_PATIENCE_S = 10.0, 0.5
 
 ISSUE_PATIENCE = timedelta(seconds=6)
 """The time to wait for an issue that is shown before the start, which can be without it."""
+
+ISSUES_SHOWN = 5
+"""Issues of a backlog's text that are shown: each is read by a worker."""
 
 _NO_WORKER = "it waits for a worker: perdure up --detach starts one"
 """The message for what was started and has not been accepted within PATIENCE."""
@@ -65,6 +69,7 @@ def routes() -> list[web.RouteDef]:
     return [
         web.get("/start", show_start),
         web.post("/start/preview", preview_delivery),
+        web.post("/start/preview/backlog", preview_backlog),
         web.post("/start/delivery", start_delivery),
         web.post("/start/backlog", start_backlog),
     ]
@@ -157,6 +162,37 @@ async def preview_delivery(request: web.Request) -> web.StreamResponse:
     except PerdureError as error:
         unread = error.what
     return render(request, "start_preview.html", raw=raw, issue=issue, wrong=wrong, unread=unread)
+
+
+async def preview_backlog(request: web.Request) -> web.StreamResponse:
+    """Render the issues that a backlog's text names, before it is sent: number, title and author of the first
+    ISSUES_SHOWN, and in one line why others cannot be shown. It starts nothing, and nothing waits for it."""
+    perdure, wrong, issues = perdure_of(request), "", list[tuple[str, ForgeIssue | str]]()
+    try:
+        text = await form_text(request, "backlog")
+        raw = parse_backlog_file(text, "backlog").raw if text.strip() else {}
+        items = raw["items"] if isinstance(raw.get("items"), list) else []
+        named = [str(item["issue"]) for item in items if isinstance(item, dict) and item.get("issue")]
+        if isinstance(repository := raw.get("repository"), str):
+            reads = [_read_issue(perdure, repository, issue) for issue in named[:ISSUES_SHOWN]]
+            issues = list(zip(named, await asyncio.gather(*reads), strict=False))
+    except BadInput as error:
+        wrong, named = " · ".join(filter(None, (error.what, error.where))), []
+    omitted = len(named) - len(issues)
+    return render(request, "start_preview_backlog.html", issues=issues, omitted=omitted, wrong=wrong)
+
+
+async def _read_issue(perdure: Perdure, repository: str, issue: str) -> ForgeIssue | str:
+    """Return an issue as a delivery would get it, or why it cannot be shown."""
+    try:
+        IssueName.parse(issue)
+        return await perdure.read_issue(repository, issue, ISSUE_PATIENCE)
+    except HostRefused as error:
+        return error.failure_message
+    except PerdureError as error:
+        return error.what
+    except ValueError as error:
+        return str(error)
 
 
 async def start_delivery(request: web.Request) -> web.StreamResponse:
