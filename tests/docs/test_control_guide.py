@@ -160,7 +160,7 @@ def test_every_test_the_page_names_exists() -> None:
 
 
 def test_every_hole_has_its_line() -> None:
-    numbers = [int(number) for number in re.findall(r"^\| H(\d+): ", DOC, re.MULTILINE)]
+    numbers = [int(number) for number in re.findall(r"^- H(\d+): ", DOC, re.MULTILINE)]
     assert sorted(numbers) == list(range(1, HOLES + 1))
 
 
