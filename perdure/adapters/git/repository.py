@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from perdure.adapters.git import refs
 from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.objects import LooseObjects, is_full_hash
 from perdure.adapters.system.crash import crash_point
@@ -91,14 +92,17 @@ class Repository:
     def read_ref(self, ref: str) -> str | None:
         """Return the object that a ref points at, None when there is no such ref. Raises GitError for a name that
         starts with a dash."""
-        if (sha := self.loose.read_ref(ref)) is not None:
-            return sha
-        output = self.git.execute("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1))
-        return output.text.splitlines()[-1] if output.returncode == 0 else None
+        try:
+            return refs.read_ref(self.path, ref)
+        except LookupError:
+            output = self.git.execute("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1))
+            return output.text.splitlines()[-1] if output.returncode == 0 else None
 
-    def refs(self, prefix: str) -> dict[str, str]:
-        """Return all refs below `prefix` with the objects they point at."""
-        listed = self.git.text("for-each-ref", "--format=%(refname) %(objectname)", prefix)
+    def refs(self, folder: str) -> dict[str, str]:
+        """Return all refs below a folder of refs (`refs/tags/`) with the objects they point at."""
+        if (known := refs.list_refs(self.path, folder)) is not None:
+            return known
+        listed = self.git.text("for-each-ref", "--format=%(refname) %(objectname)", folder)
         return dict(line.split(" ", 1) for line in listed.splitlines())
 
     def move_ref(self, ref: str, new: str, old: str | None) -> None:
@@ -109,6 +113,8 @@ class Repository:
         failure.
         """
         self._crash_inside_update(ref)
+        if refs.write_ref(self.path, ref, new, old):
+            return
         try:
             self.git.execute("update-ref", ref, new, old or ABSENT)
         except GitError:

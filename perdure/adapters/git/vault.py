@@ -196,6 +196,8 @@ class Vault(Repository):
         """Return the remote's tags that are reachable from any of these commits, by name, each with its object, as they
         were when a branch was fetched last."""
         names: dict[str, str] = {}
+        if not self.refs(_TAGS):
+            return names
         for commit in dict.fromkeys(commits):
             listed = self.git.text("for-each-ref", "--format=%(objectname) %(refname)", f"--merged={commit}", _TAGS)
             names |= {ref.removeprefix(_TAGS): sha for sha, ref in (line.split(" ", 1) for line in listed.splitlines())}
@@ -265,19 +267,18 @@ class Vault(Repository):
 
     def put_artifact(self, delivery: str, data: bytes) -> str:
         """Write bytes to the vault, to be kept as long as the delivery, and return their SHA-256 in hex. Writing them
-        twice is fine, also by two at once. Raises GitError when their ref cannot be set."""
+        twice is fine, also by two at once. Raises GitError or RefLocked when their ref cannot be set."""
         sha256 = hashlib.sha256(data).hexdigest()
         ref, blob = ids.artifact_ref(delivery, sha256), self.objects.write_blob(data)
         for attempt in range(3):
             try:
-                self.git.execute("update-ref", ref, blob)
+                if (before := self.read_ref(ref)) != blob:  # else it stays; another object is replaced
+                    self.move_ref(ref, blob, before)
                 break
-            except GitError:
-                if self.read_ref(ref) == blob:
-                    break
+            except (GitError, RefLocked, RefMoved):
                 if attempt == 2:
                     raise
-                self.remove_stale_locks(ref)  # git itself has waited 1 s for a living writer of the same bytes
+                self.remove_stale_locks(ref)  # a living writer of the same bytes was waited for, 1 s
         return sha256
 
     def share_artifacts(self, origin: str, delivery: str) -> None:
