@@ -9,6 +9,7 @@ from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.git.command import GitError
+from perdure.adapters.git.object_journal import settle_objects
 from perdure.adapters.git.workspace import (
     Workspace,
     list_worktree_places,
@@ -73,7 +74,8 @@ class CloseActivity(OnHost):
         pack_error = ""
         try:
             workspace.vault.repack_if_large()
-        except GitError as error:
+            settle_objects(workspace.vault.path)
+        except (GitError, OSError) as error:
             pack_error = str(error)
         kept_results(self._host.home, "checkouts").remove_surplus()
         problems = remove_old_worktrees(self._host.home)

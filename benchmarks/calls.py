@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.engine import HAPPY, TESTED, Engine, finished, make_target
 
 LIMITS = {"calls of git": 80, "programs started": 180, "fsync": 120, "execve in vain": 0}
-CALLS = "execve,fsync,fdatasync"
+CALLS = "execve,fsync,fdatasync,syncfs,sync"
 ATTACHED = "attached"
 """strace says so on its standard error, a line for each thread."""
 
@@ -32,7 +32,7 @@ def count_calls(lines: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
     counts, commands = Counter[str](), Counter[str]()
     for line in lines:
         if (program := re.match(r'\d+\s+execve\("([^"]*)", \[(.*?)\](?:, |$)', line)) is None:
-            counts["fsync"] += re.match(r"\d+\s+f(data)?sync\(", line) is not None
+            counts["fsync"] += re.match(r"\d+\s+(f(data)?sync|syncfs|sync)\(", line) is not None
         elif "= -1" in line:
             counts["execve in vain"] += 1
         else:

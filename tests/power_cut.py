@@ -13,7 +13,8 @@ class Disk:
     """Files after a power cut: contents of those that were synced, names in directories that were synced since."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._contents: set[int] = set()
+        self._contents: dict[int, int] = {}
+        self._file_syncs = list[int]()
         self._names: set[tuple[int, str]] = set()
         self._directory_syncs = list[int]()
         self._fsync = os.fsync
@@ -26,11 +27,16 @@ class Disk:
             self._names.update((inode, name) for name in os.listdir(fd))
             self._directory_syncs.append(inode)
         else:
-            self._contents.add(inode)
+            self._contents[inode] = os.fstat(fd).st_size
+            self._file_syncs.append(inode)
 
     def syncs_of(self, directory: Path) -> int:
         """The number of times that a directory was synced."""
         return self._directory_syncs.count(directory.stat().st_ino)
+
+    def syncs_of_file(self, path: Path) -> int:
+        """The number of times that a file was synced."""
+        return self._file_syncs.count(path.stat().st_ino)
 
     def keeps(self, path: Path, below: Path) -> bool:
         """Return True when a file, with every directory that leads to it from `below`, is there after a power cut."""
@@ -41,3 +47,11 @@ class Disk:
     def keeps_content(self, path: Path) -> bool:
         """Return True when a file has its content after a power cut, whatever its name then is."""
         return path.stat().st_ino in self._contents
+
+    def cut_power(self, path: Path, below: Path) -> None:
+        """Leave of a file that is appended to what a power cut may: the bytes that were synced; nothing of it where its
+        name was not."""
+        if not self.keeps(path, below):
+            path.unlink()
+        else:
+            os.truncate(path, self._contents[path.stat().st_ino])

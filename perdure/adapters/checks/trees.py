@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.adapters.git.command import Git
 from perdure.adapters.git.objects import ObjectReader
+from perdure.adapters.git.patch import list_changes
 from perdure.adapters.git.repository import Repository, call_cached
 from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
@@ -28,13 +29,7 @@ _MODULE, _LINK = "160000", "120000"
 def _read_entries(repository: Repository, commit: str) -> Mapping[str, TreeEntry]:
     """Read path → (mode, object name) of all files of a commit, links and submodules too. Raises GitError when there is
     no such commit. The answers for the last three commits are cached."""
-    listed = repository.git.execute("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
-    entries = {}
-    for line in listed.split(b"\0")[:-1]:
-        head, _, name = line.partition(b"\t")
-        mode, _, oid = head.decode().split(" ")
-        entries[os.fsdecode(name)] = (mode, oid)
-    return entries
+    return {path: (mode, oid) for path, mode, oid in repository.list_files(commit)}
 
 
 @dataclass(frozen=True)
@@ -124,16 +119,10 @@ class DifferingFiles:
         taken away by this change. Raises GitError for names that are no commits.
         """
         merge_base = repository.merge_base(base, head)
-        listed = repository.git.execute(
-            "diff-tree", "-r", "-z", "--no-renames", "--end-of-options", merge_base, head
-        ).stdout
-        parts = listed.split(b"\0")[:-1]
         old: dict[str, TreeEntry] = {}
         new: dict[str, TreeEntry] = {}
-        for line, name in zip(parts[::2], parts[1::2], strict=True):
-            before_mode, after_mode, before_oid, after_oid, _ = line.decode().lstrip(":").split(" ")
-            path = os.fsdecode(name)
-            old[path], new[path] = (before_mode, before_oid), (after_mode, after_oid)
+        for change in list_changes(repository, merge_base, head):
+            old[change.path], new[change.path] = (change.was_mode, change.was_sha), (change.mode, change.sha)
         store = _TextStore(repository)
         return cls(store, merge_base, old), cls(store, head, new)
 

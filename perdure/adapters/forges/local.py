@@ -277,14 +277,15 @@ class LocalForge:
 
         Stale lock files of both refs are removed. Raises ForgeUnavailable when git could not write.
         """
-        objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record_ref(pull.number))
-        files = {name: objects.write_blob(data) for name, data in contents.items()}
-        if not contents and before:
-            entries = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
-            files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in entries)}
-        files["pull.json"] = objects.write_blob((pull.model_dump_json(indent=1) + "\n").encode())
-        tree = objects.write_tree(TreeEntry(name, sha) for name, sha in files.items())
-        record = objects.write_commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
+        before = repository.read_ref(_record_ref(pull.number))
+        with ObjectStore(repository.path / "objects").write_together() as objects:
+            files = {name: objects.write_blob(data) for name, data in contents.items()}
+            if not contents and before:
+                entries = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
+                files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in entries)}
+            files["pull.json"] = objects.write_blob((pull.model_dump_json(indent=1) + "\n").encode())
+            tree = objects.write_tree(TreeEntry(name, sha) for name, sha in files.items())
+            record = objects.write_commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
         updates = [
             *([head_update] if head_update else []),
             f"update {_record_ref(pull.number)} {record} {before or ABSENT}",

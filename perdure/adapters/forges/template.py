@@ -11,6 +11,7 @@ are removed, and a fence that it leaves open is closed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from itertools import takewhile
 
 from markdown_it import MarkdownIt
 
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.repository import Repository, ask_about_objects
 
 TEMPLATE_BYTES = 32 * 1024
 """The most bytes of a repository's pull request template; a longer one is no form to fill in, and is left out."""
@@ -104,10 +105,9 @@ def read_template(repository: Repository, commit: str) -> str | None:
 def _list_directory(repository: Repository, commit: str, directory: str) -> list[tuple[str, str]]:
     """List the entries of a directory at `commit` as (name, blob or tree); symbolic links are left out. Empty when
     there is no such directory."""
-    listing = repository.git.execute(
-        "ls-tree", "-z", "--end-of-options", f"{commit}:{directory.rstrip('/')}", ok=(0, 128)
-    )
-    lines = [line.partition("\t") for line in (listing.names if listing.returncode == 0 else [])]
+    objects = [f"{commit}:{directory.rstrip('/')}"]
+    listed = ask_about_objects(repository.git, "ls-tree", "-z", "--end-of-options", objects=objects, missing_ok=True)
+    lines = [os.fsdecode(line).partition("\t") for line in (listed or b"").split(b"\0")[:-1]]
     return [(name, facts.split()[1]) for facts, _, name in lines if not facts.startswith("120000")]
 
 

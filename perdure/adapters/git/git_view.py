@@ -39,15 +39,18 @@ def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> 
     head = (admin / "HEAD").read_text().strip()
     history = _update_history(workspace.vault, base, base_sha)
     shown = workspace.private / "view.git"
-    stamp = "\n".join((str(history), base_sha, head, branch, boot_id()))  # its small files are not synced
+    stamp = "\n".join((str(history), base_sha, head, branch, boot_id()))  # its files are not synced
     if _read_or_empty(shown / "perdure-view") != stamp:
         with workspace.lock_worktree() as lock_fd:
+            if not _read_or_empty(shown / "perdure-view").endswith(boot_id()):
+                remove_path(shown)  # nothing of it was synced
             _write_skeleton(shown, history, workspace.vault.url)
             tags = {f"refs/tags/{name}": sha for name, sha in workspace.vault.reachable_tags(head, base_sha).items()}
-            _write_pack(workspace.vault, shown / "objects", [head, *tags.values()], [base_sha], lock_fd)
+            heads = [head, *tags.values()]
+            _write_pack(workspace.vault, shown / "objects", heads, [base_sha], lock_fd, sync=False)
             _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha, **tags})
             (shown / "worktrees" / admin.name).mkdir(parents=True, exist_ok=True)
-            write_whole(shown / "perdure-view", stamp.encode())
+            write_whole(shown / "perdure-view", stamp.encode(), sync=False)
     return GitView(vault_path=workspace.vault.path, view_path=shown, history=history, admin=admin)
 
 
@@ -106,10 +109,12 @@ def _write_skeleton(shown: Path, history: Path, url: str) -> None:
 def _write_refs(shown: Path, refs: Mapping[str, str]) -> None:
     """Write the view's refs, as a packed-refs file."""
     lines = ["# pack-refs with: sorted \n", *(f"{sha} {ref}\n" for ref, sha in sorted(refs.items()))]
-    write_whole(shown / "packed-refs", "".join(lines).encode())
+    write_whole(shown / "packed-refs", "".join(lines).encode(), sync=False)
 
 
-def _write_pack(vault: Vault, objects: Path, include: Sequence[str], exclude: Sequence[str], lock_fd: int) -> None:
+def _write_pack(
+    vault: Vault, objects: Path, include: Sequence[str], exclude: Sequence[str], lock_fd: int, *, sync: bool = True
+) -> None:
     """Add a pack to `objects` of what is reachable in the vault from `include` and not from `exclude`; none when that
     is nothing. Leftovers of a git that was cut off are removed. Deltas are copied as they are, none are computed."""
     (objects / "pack").mkdir(parents=True, exist_ok=True)
@@ -122,7 +127,7 @@ def _write_pack(vault: Vault, objects: Path, include: Sequence[str], exclude: Se
     }
     revisions = "".join([*(f"{sha}\n" for sha in include), *(f"^{sha}\n" for sha in exclude)])
     options = ("--revs", "--quiet", "--window=0", "--delta-base-offset", "--non-empty")
-    Git(git_dir=vault.path).execute(
+    Git(git_dir=vault.path, settings=() if sync else ("core.fsync=none",)).execute(
         "pack-objects",
         *options,
         str(objects / "pack/pack"),

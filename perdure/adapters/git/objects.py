@@ -15,15 +15,15 @@ import os
 import re
 import select
 import subprocess
-import tempfile
 import time
 import zlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from perdure.adapters.git.command import IDENTITY, Git, GitError
+from perdure.adapters.git.object_journal import journal_objects, write_object_file
 from perdure.adapters.system.files import sync_directory
 from perdure.models.limits import GIT_TIMEOUT_S
 
@@ -41,8 +41,12 @@ class TreeEntry:
 
 _MOST_DURABLE = 10_000
 _durable = set[Path]()
-"""Objects whose names this process has made durable, at most about _MOST_DURABLE. Whether one is there is always asked
+"""Objects that this process has made durable, at most about _MOST_DURABLE. Whether one is there is always asked
 of the disk."""
+
+
+JOURNALED_BYTES = 1024**2
+"""The most bytes of objects, compressed, that are written twice, into a journal and their files, to be synced once."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +54,21 @@ class ObjectStore:
     """A writer of loose objects into an `objects` directory. Each object is durable when the method returns, or when
     the block of `write_together` ends.
 
-    unsynced  objects whose names are not durable yet, while such a block runs
+    journaled  the repository has a journal, which is restored after a power cut (see git.object_journal)
+    together   compressed objects by hash, written at the end of such a block
     """
 
     path: Path
-    unsynced: set[Path] | None = None
+    journaled: bool = False
+    together: dict[str, bytes] | None = None
 
     @contextlib.contextmanager
     def write_together(self) -> Iterator[ObjectStore]:
-        """Yield a store for objects that belong together: their names are made durable at the end of the block, each
-        directory once. Nothing may refer to them before; where the block raises, nothing has to."""
-        store = replace(self, unsynced=set())
+        """Yield a store for objects that belong together: they are written and made durable at the end of the block.
+        Nothing may read or refer to them before; where the block raises, none is written."""
+        store = replace(self, together={})
         yield store
-        objects = store.unsynced or set()
-        if directories := {object_file.parent for object_file in objects}:
-            for directory in (*directories, self.path):
-                sync_directory(directory)
-        if len(_durable) > _MOST_DURABLE:
-            _durable.clear()
-        _durable.update(objects)
+        self._write_files(store.together or {})
 
     def write_blob(self, data: bytes, existing: Container[str] = ()) -> str:
         """Write a blob and return its hash. Blobs among `existing` are in the repository for certain, packed ones too,
@@ -95,39 +95,50 @@ class ObjectStore:
         return self._write_object("commit", data)
 
     def _write_object(self, kind: str, data: bytes, existing: Container[str] = ()) -> str:
-        """Write an object as a synced file under its hash, and return the hash. Nothing is written when it is among
-        `existing` or its file is there; that file gets a new time, so that pruning does not take it for old."""
+        """Write an object as a file under its hash, or keep it for the end of the block, and return the hash. Nothing
+        is written when it is among `existing`, or its file is there and durable; that file gets a new time, so that
+        pruning does not take it for old."""
         stored = f"{kind} {len(data)}".encode() + b"\0" + data
         sha = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
+        target = self.path / sha[:2] / sha[2:]
         if sha in existing:
             return sha
-        directory = self.path / sha[:2]
-        target = directory / sha[2:]
-        if target.exists() and target.stat().st_size:  # a power cut can leave an empty file under a good name
+        is_there = _has_content(target)
+        if is_there:
             os.utime(target)  # somebody is about to refer to it: not to be dropped for being old
-            if self.unsynced is not None and target not in _durable:
-                self.unsynced.add(target)  # whoever wrote it may have died before its name was durable
-            return sha
-        if not directory.exists():
-            directory.mkdir(exist_ok=True)
-            if self.unsynced is None:
-                sync_directory(self.path)
-        handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(zlib.compress(stored, 1))
-                file.flush()
-                os.fchmod(file.fileno(), 0o444)
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        if self.unsynced is None:
-            sync_directory(directory)
-        else:
-            self.unsynced.add(target)
+        if not is_there or target not in _durable:  # whoever wrote it may have died before it was durable
+            compressed = zlib.compress(stored, 1)
+            if self.together is None:
+                self._write_files({sha: compressed})
+            else:
+                self.together[sha] = compressed
         return sha
+
+    def _write_files(self, objects: Mapping[str, bytes]) -> None:
+        """Write these compressed objects, those whose files are there without their files, and make all of them
+        durable: by the journal where there is one, large ones and others by their own files and directories."""
+        if not objects:
+            return
+        is_journaled = self.journaled and sum(map(len, objects.values())) <= JOURNALED_BYTES
+        with journal_objects(self.path.parent, objects) if is_journaled else contextlib.nullcontext():
+            for sha, compressed in objects.items():
+                if not _has_content(self.path / sha[:2] / sha[2:]):
+                    write_object_file(self.path, sha, compressed, sync=not is_journaled)
+        files = {self.path / sha[:2] / sha[2:] for sha in objects}
+        if not is_journaled:
+            for directory in (*{file.parent for file in files}, self.path):
+                sync_directory(directory)
+        if len(_durable) > _MOST_DURABLE:
+            _durable.clear()
+        _durable.update(files)
+
+
+def _has_content(path: Path) -> bool:
+    """Return True where a file is there and not empty: a power cut can leave an empty one under a good name."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 _COMMAND = ("cat-file", "--batch")

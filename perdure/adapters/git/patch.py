@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.adapters.git.command import Git
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.repository import Repository, ask_about_objects
 from perdure.models.limits import PATCH_FILE_BYTES
 from perdure.models.patch import Hunk, read_files, readable_patch
 
@@ -46,14 +46,20 @@ class ChangedPath:
         return self.mode.strip("0") != ""
 
 
-def changed_paths(repository: Repository, a: str, b: str) -> list[ChangedPath]:
-    """Return every path that differs between two commits or trees, with modes, hashes and sizes; a rename is a path
-    that goes and one that comes. Raises GitError when a commit is missing."""
-    listed = repository.git.execute(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
+def list_changes(repository: Repository, a: str, b: str) -> list[ChangedPath]:
+    """Return every path that differs between two commits or trees, with modes and hashes, without sizes; a rename is a
+    path that goes and one that comes. Raises GitError when a commit is missing."""
+    listed = ask_about_objects(repository.git, *_RAW, "-z", "--end-of-options", objects=[a, b]).split(b"\0")[:-1]
     changes = []
     for header, name in zip(listed[::2], listed[1::2], strict=True):
         was_mode, mode, was_sha, sha, _ = header.decode().removeprefix(":").split(" ")
         changes.append(ChangedPath(os.fsdecode(name), was_mode, mode, was_sha, sha))
+    return changes
+
+
+def changed_paths(repository: Repository, a: str, b: str) -> list[ChangedPath]:
+    """Return list_changes with the sizes of the files."""
+    changes = list_changes(repository, a, b)
     blobs = [
         sha
         for change in changes
@@ -90,7 +96,7 @@ def unified_diff(repository: Repository, a: str, b: str, *paths: str) -> str:
     Raises GitError when a commit is missing."""
     command = ("diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--end-of-options")
     limits = [f":(literal,top){path}" for path in paths]
-    return readable_patch(size_limited_git(repository).execute(*command, a, b, "--", *limits).stdout)
+    return readable_patch(ask_about_objects(size_limited_git(repository), *command, objects=[a, b], paths=limits))
 
 
 def binary_paths(repository: Repository, a: str, b: str) -> set[str]:
@@ -102,12 +108,9 @@ def binary_paths(repository: Repository, a: str, b: str) -> set[str]:
 def line_counts(repository: Repository, a: str, b: str) -> list[tuple[str, str, str]]:
     """Return (path, lines added, lines deleted) of each file that differs, as git writes the numbers: `-` where the
     file is binary or over PATCH_FILE_BYTES. Raises GitError when a commit is missing."""
-    listed = (
-        size_limited_git(repository)
-        .execute(*_RAW, "--numstat", "-z", "--end-of-options", a, b)
-        .stdout.split(b"\0")[:-1]
-    )
-    lines = (line.split(b"\t", 2) for line in listed)
+    command = (*_RAW, "--numstat", "-z", "--end-of-options")
+    listed = ask_about_objects(size_limited_git(repository), *command, objects=[a, b])
+    lines = (line.split(b"\t", 2) for line in listed.split(b"\0")[:-1])
     return [(os.fsdecode(path), added.decode(), gone.decode()) for added, gone, path in lines]
 
 
@@ -137,7 +140,7 @@ def read_hunks(
     for batch in _split_batches([change for change in changed if change.exists and change.mode != SUBMODULE]):
         expected_paths = {change.path for change in batch}
         paths = [f":(literal,top){path}" for path in sorted(expected_paths)]
-        text = git.execute(*_RAW, "-p", "-U3", "--end-of-options", a, b, "--", *paths).stdout
+        text = ask_about_objects(git, *_RAW, "-p", "-U3", "--end-of-options", objects=[a, b], paths=paths)
         for file in read_files(text):
             path = os.fsdecode(file.path)
             if file.exists and file.hunks and path in expected_paths:  # one that is a directory now matches more

@@ -7,10 +7,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar, overload
 
 from perdure.adapters.git import refs
 from perdure.adapters.git.command import Git, GitError
@@ -25,6 +27,13 @@ ABSENT = "0" * 40
 CACHED_ANSWERS = 64
 """The most answers about objects by their full names that a process caches: they never change, and several steps need
 them."""
+
+CACHED_OUTPUT_BYTES, OUTPUT_BYTES = 16 * 1024**2, 1024**2
+"""The most bytes that a process caches of git's outputs about objects by their full names, in all and of one command: a
+change is read by its commit, its tests, its inspection, its review and its pull request."""
+
+_outputs = OrderedDict[tuple[Git, tuple[str, ...]], bytes]()
+_outputs_lock = threading.Lock()
 
 _PLAIN_REF = re.compile(r"refs/heads(/\w[\w-]*)+", re.ASCII)
 
@@ -50,28 +59,53 @@ def read_file(git: Git, commit: str, path: str, max_bytes: int | None = None) ->
     """Return a file's content as `commit` has it, by asking git; None when it has none there, or there is no such
     commit. Raises BadInput when it has more than `max_bytes`."""
     object_name = f"{commit}:{path}"
-    if max_bytes is not None and int(git.execute("cat-file", "-s", object_name, ok=(0, 128)).text or 0) > max_bytes:
+    size = ask_about_objects(git, "cat-file", "-s", objects=[object_name], missing_ok=True)
+    if size is None:
+        return None
+    if max_bytes is not None and int(size) > max_bytes:
         what = f"not read: it is longer than {max_bytes // 1024} KiB"
         raise BadInput(what, where=path, fix="shorten it on the base branch")
-    output = git.execute("cat-file", "blob", object_name, ok=(0, 128))
-    return output.stdout if output.returncode == 0 else None
+    return ask_about_objects(git, "cat-file", "blob", objects=[object_name], missing_ok=True)
+
+
+@overload
+def ask_about_objects(
+    git: Git, *command: str, objects: Sequence[str], paths: Sequence[str] = (), missing_ok: Literal[False] = False
+) -> bytes: ...
+@overload
+def ask_about_objects(
+    git: Git, *command: str, objects: Sequence[str], paths: Sequence[str] = (), missing_ok: bool
+) -> bytes | None: ...
+def ask_about_objects(
+    git: Git, *command: str, objects: Sequence[str], paths: Sequence[str] = (), missing_ok: bool = False
+) -> bytes | None:
+    """Return the output of a git command that reads these objects and nothing else. Where all are named in full
+    (`<hash>`, `<hash>:path`) it is the same for ever, and cached, but for one of more than OUTPUT_BYTES.
+
+    paths       what the command is limited to
+    missing_ok  return None where an object, or a path in it, is missing; without it GitError is raised
+    """
+    arguments = (*command, *objects, *(("--", *paths) if paths else ()))
+    is_fixed = all(is_full_hash(name.partition(":")[0]) for name in objects)
+    with _outputs_lock:
+        if is_fixed and (known := _outputs.get((git, arguments))) is not None:
+            _outputs.move_to_end((git, arguments))
+            return known
+    output = git.execute(*arguments, ok=(0, 128) if missing_ok else (0,))
+    if output.returncode:
+        return None
+    if is_fixed and len(output.stdout) <= OUTPUT_BYTES:
+        with _outputs_lock:
+            _outputs[git, arguments] = output.stdout
+            while sum(map(len, _outputs.values())) > CACHED_OUTPUT_BYTES:
+                _outputs.popitem(last=False)
+    return output.stdout
 
 
 def call_cached(function: functools._lru_cache_wrapper[T], repository: Repository, *names: str) -> T:
     """Call a cached function about a repository's objects. Its cache is used only where all names are full hashes, for
     a ref may move."""
     return (function if all(map(is_full_hash, names)) else function.__wrapped__)(repository, *names)
-
-
-@functools.lru_cache(CACHED_ANSWERS)
-def _diff_stat(repository: Repository, a: str, b: str) -> tuple[int, int, int]:
-    """Return (files, lines added, lines deleted) between two commits; a binary file has no lines. Answers are cached.
-    Raises GitError when one is missing."""
-    command = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--no-renames", "--numstat", "-z")
-    listed = repository.git.execute(*command, "--end-of-options", a, b).names
-    counts = [re.match(r"(\d+|-)\t(\d+|-)\t", line) for line in listed]
-    numbers = [[0 if n == "-" else int(n) for n in match.groups()] for match in counts if match]
-    return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -189,7 +223,19 @@ class Repository:
     def diff_stat(self, a: str, b: str) -> tuple[int, int, int]:
         """Return (files, lines added, lines deleted) between two commits; a binary file counts as a file without
         lines."""
-        return call_cached(_diff_stat, self, a, b)
+        command = (
+            "diff",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--ignore-submodules=none",
+            "--no-renames",
+            "--numstat",
+            "-z",
+        )
+        listed = ask_about_objects(self.git, *command, "--end-of-options", objects=[a, b]).split(b"\0")[:-1]
+        counts = [re.match(rb"(\d+|-)\t(\d+|-)\t", line) for line in listed]
+        numbers = [[0 if n == b"-" else int(n) for n in match.groups()] for match in counts if match]
+        return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
 
     def is_ref_name(self, ref: str) -> bool:
         """Return True where git allows this name for a ref."""
@@ -213,15 +259,18 @@ class Repository:
 
     def list_folder(self, commit: str, folder: str) -> list[str]:
         """Return the paths of what lies directly in a folder as `commit` has it; none where it has no such folder."""
-        return self.git.execute("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/").names
+        command = ("ls-tree", "-z", "--name-only", "--end-of-options")
+        listed = ask_about_objects(self.git, *command, objects=[f"{commit}:{folder}"], missing_ok=True) or b""
+        return [f"{folder}/{os.fsdecode(name)}" for name in listed.split(b"\0")[:-1]]
 
     def list_files(self, tree: str) -> Iterator[tuple[str, str, str]]:
         """Yield (path, mode, hash) of every file, link and submodule of a commit or tree, in git's order. Raises
         GitError when it is missing."""
-        for line in self.git.execute("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names:
-            header, _, path = line.partition("\t")
-            mode, _, sha = header.split()
-            yield path, mode, sha
+        listed = ask_about_objects(self.git, "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", objects=[tree])
+        for line in listed.split(b"\0")[:-1]:
+            header, _, path = line.partition(b"\t")
+            mode, _, sha = header.decode().split()
+            yield os.fsdecode(path), mode, sha
 
     def find_damage(self, tip: str) -> str:
         """Return git's message about what is missing below a commit; empty when everything it needs is here.

@@ -19,6 +19,7 @@ from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.filters import format_filters, transfer_lfs_objects
 from perdure.adapters.git.foreign_repository import foreign_git
+from perdure.adapters.git.object_journal import restore_objects
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import Heads, remote_failure, remote_heads, remote_tags
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
@@ -92,6 +93,7 @@ class Vault(Repository):
         config = _CONFIG + format_filters(filters)
         if (vault.path / "config").read_text() != config:
             write_whole(vault.path / "config", config.encode(), mode=0o644)
+        restore_objects(vault.path)
         return vault
 
     @classmethod
@@ -99,9 +101,11 @@ class Vault(Repository):
         """Return the existing vault at a path, for the address that it was made for, without keys. Raises WorkspaceLost
         when there is none."""
         try:
-            return cls(path, (path / "description").read_text().strip())
+            vault = cls(path, (path / "description").read_text().strip())
         except OSError as error:
             raise WorkspaceLost("the vault is not on this host", where=str(path)) from error
+        restore_objects(path)
+        return vault
 
     def with_keys(self, keys: Keyring) -> Vault:
         """Return the same vault, for talking to the remote with these keys; none of them is written down."""
@@ -109,7 +113,7 @@ class Vault(Repository):
 
     @property
     def objects(self) -> ObjectStore:
-        return ObjectStore(self.path / "objects")
+        return ObjectStore(self.path / "objects", journaled=True)
 
     @contextmanager
     def lock(self) -> Iterator[int]:

@@ -35,7 +35,6 @@ _ATTRIBUTES = "* -text -eol -crlf -ident -filter -working-tree-encoding\n"
 _EXACT = (
     *("core.fileMode=true", "core.symlinks=true", "core.ignoreCase=false", "core.precomposeUnicode=false"),
     *("core.protectNTFS=false", "core.protectHFS=false", "core.autocrlf=false", "core.untrackedCache=false"),
-    "core.fsync=objects,reference",  # the index is not believed after a power cut anyway
 )
 """Settings for any name and mode that this host's file system can hold."""
 
@@ -276,7 +275,8 @@ class Workspace:
     def git(self, admin: Path | None = None) -> Git:
         """Return git as the worktree itself sees it: its HEAD, its index, the repository's attributes."""
         directory = admin or Path(self.record().admin)
-        return Git(directory, self.path, self.vault.path, directory / "index")
+        settings = ("core.fsync=all",)  # this index is shown to agents, after a power cut too
+        return Git(directory, self.path, self.vault.path, directory / "index", settings=settings)
 
     def record(self) -> WorkspaceRecord:
         """Read the workspace's record. Raises WorkspaceLost when it is missing or unreadable."""

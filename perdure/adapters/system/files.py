@@ -96,18 +96,18 @@ def size_on_disk(path: Path) -> int:
     return total
 
 
-def append_json_line(path: Path, entry: Json, *, sync: bool) -> None:
-    """Append a JSON object to a file as one line, in one write, so that lines of several processes never mix.
+def append_json_line(path: Path, *entries: Json, sync: bool) -> None:
+    """Append JSON objects to a file, a line each, in one write, so that lines of several processes never mix.
 
     A line that its writer died in is ended first. Directories above are made. Raises OSError where it did not fit.
 
-    sync  the line, and the file's name, survive a power cut once this returns
+    sync  the lines, and the file's name, survive a power cut once this returns
     """
     make_directory(path.parent)
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # the writer before us died in its write
-        data = (b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n"
+        data = (b"\n" if torn else b"") + b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
         if file.write(data) != len(data):  # A full disk takes a part without an error.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
@@ -135,11 +135,11 @@ def read_json_lines(path: Path) -> Iterator[Json]:
         if not data.startswith(known):
             known, entries = b"", []
         whole = data[: data.rfind(b"\n") + 1]
-        entries = [*entries, *_parse_lines(whole[len(known) :])]
+        entries = [*entries, *parse_json_lines(whole[len(known) :])]
         _line_files[path] = whole, entries
         if len(_line_files) > KEPT_LINE_FILES:
             _line_files.pop(next(iter(_line_files)))
-    for entry in (*entries, *_parse_lines(data[len(whole) :])):
+    for entry in (*entries, *parse_json_lines(data[len(whole) :])):
         yield dict(entry)
 
 
@@ -152,7 +152,7 @@ _line_files: dict[Path, tuple[bytes, list[Json]]] = {}
 _line_files_lock = threading.Lock()
 
 
-def _parse_lines(data: bytes) -> Iterator[Json]:
+def parse_json_lines(data: bytes) -> Iterator[Json]:
     """Yield the JSON objects among these lines."""
     for line in data.splitlines():
         with suppress(ValueError):

@@ -12,11 +12,13 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.command import GitError
-from perdure.adapters.system.files import append_json_line, make_directory, read_json_lines, write_whole
+from perdure.adapters.system.files import append_json_line, make_directory, read_json_lines
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.steps import AGENTIC
@@ -127,10 +129,11 @@ class Journal:
 
 
 class SpendLog:
-    """`spend.jsonl` of one delivery: an intent before every request, a settlement after its reply, both fsynced."""
+    """`spend.jsonl` of one delivery: an intent before every request, fsynced, a settlement after its reply. One that a
+    power cut took is made again from the stored reply (see ReplyStore)."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "spend.jsonl"
+        self._directory, self._path = directory, directory / "spend.jsonl"
 
     def record_intent(
         self,
@@ -165,9 +168,8 @@ class SpendLog:
         append_json_line(self._path, line, sync=True)
 
     def record_settlement(self, request_id: str, usage: Usage) -> None:
-        """Append that the reply has arrived whole, with its usage; fsynced."""
-        line = {"settled": request_id, "usage": usage.model_dump(mode="json")}
-        append_json_line(self._path, line, sync=True)
+        """Append that the reply has arrived whole, with its usage. Not synced: the reply, stored before, tells it."""
+        append_json_line(self._path, _settlement(request_id, usage.model_dump(mode="json")), sync=False)
 
     def record_refusal(self, request_id: str) -> None:
         """Append that the API refused the request before it began a reply, so that nothing was billed; fsynced."""
@@ -177,17 +179,17 @@ class SpendLog:
         """Append all lines of another delivery's log: what was paid for a task was paid for its delivery. Called twice
         it appends them twice, but each request still counts once, by its name, whatever was written of it in
         between."""
-        for line in read_json_lines(other._path):
-            append_json_line(self._path, line, sync=True)
+        if lines := list(other._read_entries()):
+            append_json_line(self._path, *lines, sync=True)
 
     def is_settled(self, request_id: str) -> bool:
         """Return whether this request's reply has arrived whole."""
-        return any(line.get("settled") == request_id for line in read_json_lines(self._path))
+        return any(line.get("settled") == request_id for line in self._read_entries())
 
     def count_cut_off(self, reply_key: str, run_id: str) -> int:
         """Count the requests of this run for this reply that were neither settled nor refused: each may have been
         billed. A retry that somebody asked for is another run, and begins to count anew."""
-        lines = list(read_json_lines(self._path))
+        lines = list(self._read_entries())
         ended = {line.get("settled") or line.get("void") for line in lines}
         intents = (line for line in lines if line.get("reply") == reply_key and line.get("run", "") == run_id)
         return sum(1 for line in intents if line["intent"] not in ended)
@@ -195,7 +197,7 @@ class SpendLog:
     def settled_usages(self) -> list[Usage]:
         """Return the usage of each reply that has arrived whole, in the order of its first settlement."""
         usages: dict[str, Usage] = {}
-        for line in read_json_lines(self._path):
+        for line in self._read_entries():
             if "settled" in line:
                 usages.setdefault(line["settled"], Usage.model_validate(line["usage"]))
         return list(usages.values())
@@ -206,7 +208,7 @@ class SpendLog:
         that did not write tokens down have none."""
         settled: dict[str, Usage] = {}
         open_intents: dict[str, tuple[float | None, int]] = {}
-        for line in read_json_lines(self._path):
+        for line in self._read_entries():
             if "intent" in line:
                 open_intents[line["intent"]] = line["upper_usd"], line.get("upper_tokens", 0)
             elif "settled" in line:  # by two attempts, when one slept between writing the reply down and settling it
@@ -235,7 +237,7 @@ class SpendLog:
         digests: dict[str, set[str]] = {}
         settled: dict[str, None] = {}
         unsettled: set[str] = set()
-        for line in read_json_lines(self._path):
+        for line in self._read_entries():
             if "intent" in line:
                 digests[line["intent"]] = {line.get("asked", line["reply"]), line.get("turn", "")} - {""}
                 unsettled.add(line["intent"])
@@ -252,28 +254,70 @@ class SpendLog:
             seen |= own_digests
         return twice, len(unsettled)
 
+    def _read_entries(self) -> Iterator[dict[str, Any]]:
+        """Yield every whole line as an object, after those of replies that were stored and never settled."""
+        _settle_stored_replies(self._directory)
+        return read_json_lines(self._path)
+
+
+def _settlement(request_id: str, usage: dict[str, Any]) -> dict[str, Any]:
+    """Return the line of the spend log that settles a request."""
+    return {"settled": request_id, "usage": usage}
+
+
+@lru_cache(4096)
+def _settle_stored_replies(directory: Path) -> None:
+    """Append the settlements that a power cut took: those of stored replies that the spend log does not know. Once a
+    process is enough, for a power cut ends all of them."""
+    log = directory / "spend.jsonl"
+    settled = {line.get("settled") for line in read_json_lines(log)}
+    for stored in _stored_replies(directory):
+        if stored.get("request") not in settled and "usage" in stored:
+            append_json_line(log, _settlement(stored["request"], stored["usage"]), sync=True)
+
+
+def _stored_replies(directory: Path, key: str = "") -> Iterator[dict[str, Any]]:
+    """Yield what a delivery's `replies.jsonl` holds, the newest first; with a key what is under it alone, and no other
+    line is parsed."""
+    try:
+        data = (directory / _REPLIES).read_bytes()
+    except FileNotFoundError:
+        return
+    begin = b'{"key": ' + (json.dumps(key).encode() + b"," if key else b'"')
+    position = len(data)
+    while (position := data.rfind(begin, 0, position)) >= 0:
+        if position == 0 or data[position - 1 : position] == b"\n":
+            with suppress(ValueError, KeyError, TypeError):  # torn by a death, or damaged
+                stored = json.loads(data[position:].partition(b"\n")[0])["stored"]
+                yield dict(stored)
+
+
+_REPLIES = "replies.jsonl"
+
 
 class ReplyStore:
-    """The files `replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the
-    rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question.
-    The key does not cover the checkpoint: a turn done again makes another checkpoint with the same content, and the
-    replies of the turns after it were bought."""
+    """`replies.jsonl` of one delivery, a line a reply, fsynced. The key covers step, attempt, turn and request bytes,
+    and the rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another
+    question. The key does not cover the checkpoint: a turn done again makes another checkpoint with the same content,
+    and the replies of the turns after it were bought."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory / "replies"
+        self._directory = directory
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return what was received under this key, whole: the reply's JSON and the request that paid for it; None when
-        there is no such file, or it is damaged."""
-        try:
-            stored = json.loads((self._directory / f"{key}.json").read_bytes())
+        """Return what was received under this key, whole: the reply's JSON, the request that paid for it and its usage;
+        None when there is none, or its line is damaged."""
+        for stored in _stored_replies(self._directory, key):
+            return stored
+        try:  # as earlier releases stored it, a file a reply
+            earlier = json.loads((self._directory / "replies" / f"{key}.json").read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        return stored if isinstance(stored, dict) else None
+        return earlier if isinstance(earlier, dict) else None
 
     def put(self, key: str, reply: dict[str, Any]) -> None:
-        """Write a reply under this key, so that it survives a power cut."""
-        write_whole(self._directory / f"{key}.json", json.dumps(reply, ensure_ascii=False).encode())
+        """Append a reply under this key, so that it survives a power cut."""
+        append_json_line(self._directory / _REPLIES, {"key": key, "stored": reply}, sync=True)
 
     def require_free_disk(self) -> None:
         """Raise DiskFull when a reply could not be kept: it would be paid for again. Makes the directory where it is

@@ -41,8 +41,9 @@ class SealedFacts:
 
     def seal_facts(self, *facts: Fact) -> None:
         """Record facts. The same ones again do no harm."""
-        for fact in facts:
-            append_json_line(self._path, {"fact": fact, "seal": self._sign_fact(fact)}, sync=True)
+        if facts:
+            lines = ({"fact": fact, "seal": self._sign_fact(fact)} for fact in facts)
+            append_json_line(self._path, *lines, sync=True)
 
     def copy_facts(self, other: SealedFacts) -> None:
         """Seal the facts of another delivery, whose work this one goes on with, for this one."""

@@ -17,6 +17,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
+from tests.adapters.git.test_object_journal import journal_of, lose_what_was_not_synced
 from tests.power_cut import Disk
 from tests.repositories import git, make_origin
 
@@ -207,16 +208,22 @@ def test_who_knows_that_nobody_wrote_asks_the_marker_alone(workspace: Workspace)
 def test_a_checkpoint_survives_a_power_cut_right_after_it_was_written(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    objects, first = workspace.vault.path / "objects", take(workspace)
-    before, disk = {path for path in objects.rglob("*") if path.is_file()}, Disk(monkeypatch)
+    disk, objects, first = Disk(monkeypatch), workspace.vault.path / "objects", take(workspace)
+    before = {path for path in objects.rglob("*") if path.is_file()}
+    syncs = disk.syncs_of_file(journal_of(workspace.vault))
     second = cp.snapshot_worktree(
         workspace, parent=first, turn={"turn": 2}, transcript=[{"n": n} for n in range(40)], changed=False
     )
     new = {path for path in objects.rglob("*") if path.is_file()} - before
     assert len(new) == 44, "40 messages, the turn, two trees and the commit"
-    assert [path for path in new if not disk.keeps(path, objects)] == []
-    assert disk.syncs_of(objects) == 1
-    assert git(workspace.vault.path, "cat-file", "-t", second) == "commit"
+    assert not any(disk.keeps(path, objects) for path in new), "they are journaled"
+    assert disk.syncs_of_file(journal_of(workspace.vault)) == syncs + 1
+    lose_what_was_not_synced(disk, workspace.vault.path, new, monkeypatch)
+    assert not any(path.exists() for path in new)
+    again = Vault.open_existing(workspace.vault.path)
+    assert all(path.stat().st_size for path in new)
+    assert [message["n"] for message in cp.read_transcript(again, second)] == list(range(40))
+    assert again.find_damage(second) == ""
 
 
 def test_a_restore_waits_for_the_git_of_a_killed_worker(workspace: Workspace) -> None:

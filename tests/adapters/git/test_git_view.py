@@ -131,12 +131,19 @@ def test_a_view_that_a_power_cut_has_emptied_is_filled_again(
     shown = seen(workspace).view_path
     names = ("config", "HEAD", "objects/info/alternates")
     whole = [(shown / name).read_text() for name in names]
-    for name in names:
-        (shown / name).write_text("")
+    work(workspace, "more.py", workspace.record().base_sha)
+    seen(workspace)
+    packs = {path: path.read_bytes() for path in (shown / "objects/pack").iterdir()}
+    assert packs
+    for path in (*(shown / name for name in names), shown / "packed-refs", *packs):
+        path.chmod(0o600)
+        path.write_text("")
     (tmp_path / "boot").write_text("the next start of the machine\n")
     monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "boot")
     seen(workspace)
     assert [(shown / name).read_text() for name in names] == whole
+    assert {path: path.read_bytes() for path in packs} == packs
+    assert git(shown, "log", "--format=%s", BRANCH)
 
 
 def test_half_a_pack_of_one_that_was_cut_off_is_removed(workspace: Workspace) -> None:

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.git import patch
+from perdure.adapters.git import repository as repositories
 from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.objects import LOOSE_OBJECT_BYTES, LooseObjects, ObjectReader, ObjectStore
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.patch import changed_paths, unified_diff
+from perdure.adapters.git.repository import Repository, ask_about_objects
 from tests.repositories import git, make_origin, make_target
 
 ABSENT = "1" * 40
@@ -289,3 +291,43 @@ def test_a_reader_sees_names_as_they_are_and_no_huge_file(tmp_path: Path) -> Non
     assert "+++ b/ü.txt\n@@ -0,0 +1 @@\n+hello" in text
     assert "Binary files /dev/null and b/huge.txt differ" in text
     assert len(text) < 2000
+
+
+def test_what_git_said_of_objects_by_their_full_names_is_not_asked_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, main, side = Repository(store), git(store, "rev-parse", "main"), git(store, "rev-parse", "side")
+    told = changed_paths(repository, side, main), unified_diff(repository, side, main), repository.diff_stat(side, main)
+    files, folder = list(repository.list_files(main)), repository.list_folder(main, "deep")
+    assert [change.path for change in told[0]] == ["a.txt"]
+    assert folder == ["deep/er"]
+    monkeypatch.setenv("PATH", "/nowhere")
+    again = (
+        changed_paths(repository, side, main),
+        unified_diff(repository, side, main),
+        repository.diff_stat(side, main),
+    )
+    assert again == told
+    assert (list(repository.list_files(main)), repository.list_folder(main, "deep")) == (files, folder)
+
+
+def test_what_a_ref_names_is_asked_each_time(store: Path) -> None:
+    repository = Repository(store)
+    assert repository.diff_stat("side", "main") == (1, 1, 1)
+    git(store, "update-ref", "refs/heads/main", git(store, "rev-parse", "side"))
+    assert repository.diff_stat("side", "main") == (0, 0, 0)
+
+
+def test_an_object_that_was_missing_is_found_once_it_is_there(store: Path) -> None:
+    sha = "00750edc07d6415dcc07ae0351e9397b0222b7ba"  # of "3\n"
+    assert ask_about_objects(Repository(store).git, "cat-file", "-s", objects=[sha], missing_ok=True) is None
+    assert ObjectStore(store / "objects").write_blob(b"3\n") == sha
+    assert ask_about_objects(Repository(store).git, "cat-file", "-s", objects=[sha], missing_ok=True) == b"2\n"
+
+
+def test_the_cache_of_gits_answers_has_a_limit(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repositories, "CACHED_OUTPUT_BYTES", 100)
+    blobs = [ObjectStore(store / "objects").write_blob(bytes([number]) * 60) for number in range(4)]
+    for sha in blobs:
+        assert len(ask_about_objects(Repository(store).git, "cat-file", "blob", objects=[sha])) == 60
+    assert sum(map(len, repositories._outputs.values())) <= 100

@@ -21,6 +21,7 @@ from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.ids import artifact_ref
+from tests.power_cut import Disk
 from tests.repositories import changed, git, make_origin
 
 REF = "refs/perdure/demo-1/run-1"
@@ -256,12 +257,11 @@ def test_changes_are_told_as_text_counts_and_names(vault: Vault) -> None:
 
 def test_objects_are_synced_to_the_disk(vault: Vault, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counted = vault.git.execute("-c", "alias.show-fsync=!git config core.fsync", "show-fsync").text
-    assert counted == "all"
-    synced: list[int] = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd))[1])
-    vault.objects.write_blob(b"a new one")
-    assert len(synced) >= 2, "the file and its directory"
+    assert counted == "objects,derived-metadata,reference"
+    disk = Disk(monkeypatch)
+    large = vault.objects.write_blob(os.urandom(2 * 1024**2))
+    assert disk.keeps(vault.path / "objects" / large[:2] / large[2:], vault.path / "objects")
+    assert not (vault.path / "perdure-objects.jsonl").exists(), "not written twice"
 
 
 def test_a_lock_is_held_until_the_git_of_its_killed_holder_is_gone(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
     ReplyStore(workspace).require_free_disk()
     ReplyStore(workspace).put("key", {"text": "paid for"})
     SpendLog(workspace).record_intent("request", "reply", 0.1)
-    for name in ("replies/key.json", "spend.jsonl"):
+    for name in ("replies.jsonl", "spend.jsonl"):
         assert disk.keeps(workspace / name, tmp_path), name
     assert not disk.keeps(workspace / "journal.jsonl", tmp_path), "this says nothing about any of them"
 
@@ -109,8 +109,8 @@ def test_a_vault_outlives_a_power_cut_from_the_moment_it_is_there(
     """Nobody would make it anew: one with an empty description leads to no repository for ever."""
     disk, home = Disk(monkeypatch), Home(tmp_path / "home")
     vault = Vault.open_or_create(home, "https://example.invalid/calc.git")
-    sha = vault.objects.write_blob(b"kept")
-    for name in ("HEAD", "config", "description", f"objects/{sha[:2]}/{sha[2:]}"):
+    vault.objects.write_blob(b"kept")
+    for name in ("HEAD", "config", "description", "perdure-objects.jsonl"):
         assert disk.keeps(vault.path / name, tmp_path), name
 
 

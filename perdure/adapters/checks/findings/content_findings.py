@@ -16,7 +16,7 @@ from perdure.adapters.git import patch
 from perdure.adapters.git.checkouts import cleaned_paths, filtered_paths
 from perdure.adapters.git.filters import configured_filters
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.repository import Repository, ask_about_objects
 from perdure.models.checks.report import Finding, FindingRule, Severity
 from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
 
@@ -262,10 +262,9 @@ def check_size(repository: Repository, base: str, head: str) -> list[Finding]:
     ones alone. Raises GitError when a commit is missing.
     """
     exclusions = [f":(exclude,top,glob)**/{name}" for name in LOCK_FILES]
-    stat = patch.size_limited_git(repository).text(
-        "diff-tree", "-r", "-M", "--shortstat", "--no-ext-diff", "--no-textconv", "--end-of-options",
-        base, head, "--", ".", *exclusions,
-    )  # fmt: skip
+    command = ("diff-tree", "-r", "-M", "--shortstat", "--no-ext-diff", "--no-textconv", "--end-of-options")
+    git = patch.size_limited_git(repository)
+    stat = ask_about_objects(git, *command, objects=[base, head], paths=[".", *exclusions]).decode()
     files, added, deleted = (_number_before(stat, word) for word in ("file", "insertion", "deletion"))
     is_too_large = files > CHANGE_FILES[1] or added > CHANGE_LINES[1]
     if not is_too_large and files <= CHANGE_FILES[0] and added + deleted <= CHANGE_LINES[0]:

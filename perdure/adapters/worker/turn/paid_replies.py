@@ -157,7 +157,9 @@ class PaidReplies:
             if has_begun:
                 raise
             return None
-        await in_thread(self.replies.put, reply_request.name, {"request": request_id, "reply": reply.to_json()})
+        usage = reply.usage.model_dump(mode="json")
+        stored = {"request": request_id, "usage": usage, "reply": reply.to_json()}
+        await in_thread(self.replies.put, reply_request.name, stored)
         await in_thread(self.spend_log.record_settlement, request_id, reply.usage)
         crash_point(CrashPoint.AFTER_REPLY)
         return reply

@@ -72,8 +72,7 @@ async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew
         "what was sampled anew on purpose is not paid twice"
     )
 
-    for stored in (bench.host.home.workspace(DELIVERY) / "replies").iterdir():
-        stored.unlink()
+    (bench.host.home.workspace(DELIVERY) / "replies.jsonl").unlink()
     assert await calls("0-aaaaaaaaaaa4", began="aaaaaaaaaaa4") == 1
     assert bench.host.spend_log(DELIVERY).count_repeats() == (1, 0), "by its bytes, whatever run asks"
     closed = await in_activity(CloseActivity(bench.host).close, CloseInput(delivery=DELIVERY, keep=True))

@@ -94,8 +94,7 @@ async def test_an_agent_that_was_resumed_gets_its_turns_reply_although_it_says_a
 async def test_a_turn_that_was_paid_again_with_a_word_more_counts_as_paid_twice(tmp_path: Path) -> None:
     api = Api()
     await bought(tmp_path, request("a"), api)
-    for kept in (tmp_path / "replies").iterdir():
-        kept.write_text("torn by a bad disk")
+    (tmp_path / "replies.jsonl").write_text("torn by a bad disk")
     await bought(tmp_path, request("a, and: go on"), api)
     assert api.asked == 2
     assert SpendLog(tmp_path).count_repeats() == (1, 0)

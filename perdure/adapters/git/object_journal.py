@@ -1,0 +1,106 @@
+"""The journal of a vault's objects, by which those that belong together survive a power cut with one sync: they are
+appended to it first, and their own files are written unsynced. Used by `git.objects` and `git.vault` alone.
+
+After a power cut, whoever opens the vault first writes the files again. When a delivery ends, all files are synced and
+the journal is removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import os
+import tempfile
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from perdure.adapters.system.files import (
+    append_json_line,
+    boot_id,
+    hold_timed_lock,
+    parse_json_lines,
+    sync_all,
+    sync_directory,
+    write_whole,
+)
+
+_JOURNAL = "perdure-objects.jsonl"
+
+
+@contextmanager
+def journal_objects(repository: Path, objects: Mapping[str, bytes]) -> Iterator[None]:
+    """Append objects (compressed, by hash) to the journal, synced, and run the block, which writes their files; the
+    journal is not removed meanwhile. Raises OSError where they do not fit on the disk."""
+    path = repository / _JOURNAL
+    while True:
+        with open(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(status := os.fstat(held.fileno()), path.stat()):
+                    if not status.st_size:  # a new one, whose name has to last, too
+                        sync_directory(repository)
+                    encoded = {sha: base64.b64encode(data).decode() for sha, data in objects.items()}
+                    append_json_line(path, {"objects": encoded}, sync=True)
+                    yield
+                    return
+
+
+def write_object_file(objects: Path, sha: str, data: bytes, *, sync: bool) -> None:
+    """Write a loose object's file, whole or not at all, and make its directory. `sync`: its content is synced, not its
+    name."""
+    directory = objects / sha[:2]
+    directory.mkdir(exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), 0o444)
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(temporary, directory / sha[2:])
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@lru_cache(1024)
+def restore_objects(repository: Path) -> None:
+    """Write the files of journaled objects that a power cut has damaged or taken, where nobody has since this machine
+    started. Once a process is enough. Waits for others who do it."""
+    mark = repository / "perdure-boot"
+    with hold_timed_lock(repository / "perdure-objects.lock"):
+        if mark.exists() and mark.read_text() == boot_id():
+            return
+        for journal in repository.glob(f"{_JOURNAL}*"):
+            for line in parse_json_lines(journal.read_bytes()):
+                for sha, encoded in line["objects"].items():
+                    if not _is_whole(repository / "objects" / sha[:2] / sha[2:], sha):
+                        write_object_file(repository / "objects", sha, base64.b64decode(encoded), sync=False)
+        write_whole(mark, boot_id().encode(), sync=False)
+
+
+def _is_whole(path: Path, sha: str) -> bool:
+    """Return True where a loose object's file has the content that its name says."""
+    try:
+        return hashlib.sha1(zlib.decompress(path.read_bytes()), usedforsecurity=False).hexdigest() == sha
+    except (OSError, zlib.error):
+        return False
+
+
+def settle_objects(repository: Path) -> None:
+    """Sync the files of all journaled objects, with the file system that they are on, and remove the journal; does
+    nothing where there is none, or somebody writes to it. Raises OSError when the system cannot sync."""
+    path = repository / _JOURNAL
+    with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held.fileno()), path.stat()):  # not one that somebody has begun meanwhile
+            os.replace(path, f"{path}.{uuid.uuid4().hex[:8]}")
+    for journal in repository.glob(f"{_JOURNAL}.*"):
+        sync_all(repository)
+        journal.unlink(missing_ok=True)
