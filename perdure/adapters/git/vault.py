@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from perdure.adapters.git import refs
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.filters import format_filters, transfer_lfs_objects
@@ -271,18 +272,19 @@ class Vault(Repository):
 
     def put_artifact(self, delivery: str, data: bytes) -> str:
         """Write bytes to the vault, to be kept as long as the delivery, and return their SHA-256 in hex. Writing them
-        twice is fine, also by two at once. Raises GitError or RefLocked when their ref cannot be set."""
+        twice is fine, also by two at once. Raises GitError when their ref cannot be set."""
         sha256 = hashlib.sha256(data).hexdigest()
         ref, blob = ids.artifact_ref(delivery, sha256), self.objects.write_blob(data)
         for attempt in range(3):
             try:
-                if (before := self.read_ref(ref)) != blob:  # else it stays; another object is replaced
-                    self.move_ref(ref, blob, before)
+                before = self.read_ref(ref)
+                if before != blob and not refs.write_ref(self.path, ref, blob, before):
+                    self.git.execute("update-ref", ref, blob)
                 break
-            except (GitError, RefLocked, RefMoved):
+            except GitError:
                 if attempt == 2:
                     raise
-                self.remove_stale_locks(ref)  # a living writer of the same bytes was waited for, 1 s
+                self.remove_stale_locks(ref)  # git itself has waited 1 s for a living writer of the same bytes
         return sha256
 
     def share_artifacts(self, origin: str, delivery: str) -> None:
