@@ -59,7 +59,7 @@ class CloseActivity(OnHost):
 
     def _release_workspace(self, workspace: Workspace, keep: bool) -> str:
         """Release the ports, remove the leftovers of killed runs, mark the workspace as ended, remove the worktree
-        unless `keep` is set, and repack a vault that has grown large.
+        unless `keep` is set, pack its objects, and repack a vault that has grown large.
 
         Also removes worktrees of deliveries of this home that ended long ago, kept checkouts that are too many or were
         not used for long, and more of both where the home is larger than its limit. Returns what could not be removed
@@ -67,12 +67,14 @@ class CloseActivity(OnHost):
         """
         release_ports(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)
-        for leftover in (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept"):
-            discard(leftover)  # of runs that were killed
+        killed_runs = (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept")
+        for leftover in (*killed_runs, *directory.glob("logs/*/reports-*")):  # read, and kept as `report-…`
+            discard(leftover)
         workspace.mark_ended()
         message = "" if keep else workspace.remove(keeps_files=True)
         pack_error = ""
         try:
+            workspace.vault.pack_delivery(workspace.delivery, workspace.record().base_sha)
             workspace.vault.repack_if_large()
             settle_objects(workspace.vault.path)
         except (GitError, OSError) as error:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,9 @@ DATABASE_CHECK_S = 3.0
 """Limit for `PRAGMA quick_check` at a start, enough for some 2 GB; what is not checked by then counts as whole."""
 
 
+SHRUNK_BYTES, DATABASE_SHRINK_S = 16 * 1024**2, 10.0
+"""What a database has to have unused before it is shrunk at a start, and the longest time for it: some 2 GB."""
+
 _HEADER = b"SQLite format 3\x00"
 _INSTRUCTIONS_PER_DEADLINE_CHECK = 100_000
 
@@ -62,7 +66,24 @@ def prepare_database(places: Places, version: str) -> None:
             )
         if writer_version and writer_version != version:
             copy_database(places, writer_version)
+        _shrink_database(places.database)
     write_whole(places.database_version, f"{version}\n".encode())
+
+
+def _shrink_database(database: Path) -> None:
+    """Give back to the disk what a closed database does not use, where that is more than half of it and more than
+    SHRUNK_BYTES; leave it as it is where the disk has no room for its copy, or it takes longer than DATABASE_SHRINK_S.
+    """
+    with suppress(sqlite3.Error, OSError), closing(_open_database(database)) as opened:
+        names = ("page_count", "freelist_count", "page_size")
+        pages, free, page_bytes = (int(opened.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+        room = shutil.disk_usage(database.parent).free - DISK_FREE_BYTES
+        if free * page_bytes <= SHRUNK_BYTES or free * 2 <= pages or room < 2 * (pages - free) * page_bytes:
+            return
+        deadline = time.monotonic() + DATABASE_SHRINK_S
+        opened.set_progress_handler(lambda: int(time.monotonic() > deadline), _INSTRUCTIONS_PER_DEADLINE_CHECK)
+        opened.execute("VACUUM")
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def copy_database(places: Places, version: str) -> Path:
@@ -119,7 +140,7 @@ def _find_damage(database: Path) -> str:
         if header not in (_HEADER, b""):  # a server killed before its first write leaves an empty file
             return "it is not an SQLite file"
         deadline = time.monotonic() + DATABASE_CHECK_S
-        connection = sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True)
+        connection = _open_database(database)
         try:
             connection.set_progress_handler(lambda: int(time.monotonic() > deadline), _INSTRUCTIONS_PER_DEADLINE_CHECK)
             result: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -130,6 +151,11 @@ def _find_damage(database: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return "" if result == "ok" else result
+
+
+def _open_database(database: Path) -> sqlite3.Connection:
+    """Open an existing database file for reading and writing. Raises sqlite3.Error."""
+    return sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True)
 
 
 def _read_writer_version(places: Places) -> str:

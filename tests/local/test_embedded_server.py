@@ -318,6 +318,37 @@ def test_an_empty_file_is_what_a_server_killed_at_its_first_moment_leaves(places
     server.prepare_database(places, "1.9.1")
 
 
+def empty_out(database: Path, megabytes: int) -> int:
+    """Fill a database, as histories do, delete nearly all as their retention does, and return its size."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode=wal")
+        with connection:
+            connection.execute("CREATE TABLE histories (data BLOB)")
+            connection.executemany(
+                "INSERT INTO histories VALUES (?)", ((os.urandom(1024**2),) for _ in range(megabytes))
+            )
+        with connection:
+            connection.execute("DELETE FROM histories WHERE rowid > 1")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return database.stat().st_size
+
+
+def test_a_database_that_is_more_than_half_empty_is_shrunk_at_a_start(places: Places) -> None:
+    fill(places, rows=3)
+    assert empty_out(places.database, 20) > 20 * 1024**2
+    server.prepare_database(places, "1.9.1")
+    assert sum(path.stat().st_size for path in places.database_files()) < 3 * 1024**2
+    with closing(sqlite3.connect(places.database)) as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (3,)
+        assert connection.execute("SELECT count(*) FROM histories").fetchone() == (1,)
+
+
+def test_a_database_with_little_to_give_back_is_not_written_anew(places: Places) -> None:
+    size = empty_out(places.database, 8)
+    server.prepare_database(places, "1.9.1")
+    assert places.database.stat().st_size == size
+
+
 def test_a_newer_version_s_database_is_refused_and_left_alone(places: Places) -> None:
     fill(places)
     server.prepare_database(places, "1.10.0")

@@ -1,8 +1,8 @@
 """The journal of a vault's objects, by which those that belong together survive a power cut with one sync: they are
 appended to it first, and their own files are written unsynced. Used by `git.objects` and `git.vault` alone.
 
-After a power cut, whoever opens the vault first writes the files again. When a delivery ends, all files are synced and
-the journal is removed.
+After a power cut, whoever opens the vault first writes the files again. When a delivery ends and the
+journal is large, all files are synced and it is removed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from perdure.adapters.system.files import (
 )
 
 _JOURNAL = "perdure-objects.jsonl"
+
+JOURNAL_BYTES = 1024**2
+"""The most that a journal may have at the end of a delivery, some ten deliveries: syncing all of a disk that others
+write to takes seconds."""
 
 
 @contextmanager
@@ -93,11 +97,14 @@ def _is_whole(path: Path, sha: str) -> bool:
         return False
 
 
-def settle_objects(repository: Path) -> None:
-    """Sync the files of all journaled objects, with the file system that they are on, and remove the journal; does
-    nothing where there is none, or somebody writes to it. Raises OSError when the system cannot sync."""
+def settle_objects(repository: Path, most_bytes: int = JOURNAL_BYTES) -> None:
+    """Sync the files of all journaled objects, with the file system that they are on, and remove a journal of more than
+    `most_bytes`; does nothing where it is smaller, or somebody writes to it. Raises OSError when the system cannot
+    sync."""
     path = repository / _JOURNAL
     with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as held:
+        if os.fstat(held.fileno()).st_size <= most_bytes:
+            return
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(held.fileno()), path.stat()):  # not one that somebody has begun meanwhile
             os.replace(path, f"{path}.{uuid.uuid4().hex[:8]}")

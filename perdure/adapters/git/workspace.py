@@ -406,7 +406,7 @@ class Workspace:
                 with contextlib.suppress(OSError, GitError, WorkspaceLost):
                     self._keep_files(checkouts)
             with self.lock_worktree(), self.vault.lock() as held:
-                for path in (self.path, *list_worktree_places(self.home, self.delivery)):
+                for path in {self.path, *list_worktree_places(self.home, self.delivery)}:
                     _remove_worktree(self.vault, path, held)
             shutil.rmtree(self.private.parent)
         except (OSError, GitError) as error:

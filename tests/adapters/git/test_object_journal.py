@@ -87,21 +87,21 @@ def test_the_journal_goes_only_when_all_files_are_synced(vault: Vault, monkeypat
 
     monkeypatch.setattr(object_journal, "sync_all", refuse)
     with pytest.raises(OSError, match="does not answer"):
-        settle_objects(vault.path)
+        settle_objects(vault.path, 0)
     object_file(vault, sha).unlink()
     restart(vault.path, monkeypatch)
     assert git(Vault.open_existing(vault.path).path, "cat-file", "blob", sha) == "kept"
     monkeypatch.setattr(object_journal, "sync_all", sync_all)
-    settle_objects(vault.path)
+    settle_objects(vault.path, 0)
     assert not list(vault.path.glob("perdure-objects.jsonl*"))
     assert git(vault.path, "cat-file", "blob", sha) == "kept"
 
 
 def test_the_journal_stays_while_somebody_writes_files_of_objects_in_it(vault: Vault) -> None:
     with journal_objects(vault.path, {"a" * 40: b"x"}):
-        settle_objects(vault.path)
+        settle_objects(vault.path, 0)
         assert journal_of(vault).exists()
-    settle_objects(vault.path)
+    settle_objects(vault.path, 0)
     assert not journal_of(vault).exists()
 
 
@@ -124,7 +124,7 @@ def test_of_writers_beside_one_who_removes_the_journal_no_object_is_without_eith
 
     def settle() -> None:
         while not ended.is_set():
-            settle_objects(vault.path)
+            settle_objects(vault.path, 0)
 
     settling = [threading.Thread(target=settle) for _ in range(2)]
     for thread in (*threads, *settling):

@@ -97,6 +97,24 @@ def test_a_vault_is_packed_when_it_has_grown_and_loses_nothing_by_it(vault: Vaul
     assert git(vault.path, "cat-file", "blob", lonely) == "nobody refers to it yet"
 
 
+def test_an_ended_delivery_is_packed_and_others_keep_their_files(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, (_, base) = Disk(monkeypatch), vault.fetch()
+    kept, plan = vault.put_artifact("other", b"kept"), vault.put_artifact("demo-1", b"plan")
+    *_, tip = commits(vault, 30)
+    vault.move_ref(REF, tip, None)
+    loose = {path for path in (vault.path / "objects").glob("??/*") if len(path.parent.name) == 2}
+    vault.pack_delivery("demo-1", base)
+    left = {path for path in loose if path.exists()}
+    assert "kept" in {git(vault.path, "cat-file", "-p", path.parent.name + path.name) for path in left}
+    assert len(left) <= len(loose) - 31
+    assert disk.syncs_of(vault.path / "objects" / "pack") == 1
+    assert vault.find_damage(tip) == ""
+    assert (vault.get_artifact("demo-1", plan), vault.get_artifact("other", kept)) == (b"plan", b"kept")
+    vault.pack_delivery("demo-1", base)
+    assert len(list(vault.path.glob("objects/pack/*.pack"))) <= 2, "nothing new, no pack"
+    vault.move_ref(REF, vault.objects.write_commit(vault.tree_of(tip), [tip], "a retry goes on"), tip)
+
+
 def test_fetching_takes_the_default_branch_as_the_remote_names_it(home: Home, tmp_path: Path) -> None:
     origin = make_origin(tmp_path / "o.git")
     git(origin, "branch", "-m", "main", "trunk")
