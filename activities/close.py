@@ -4,6 +4,7 @@ counts up its receipt. The last checkpoint is never removed."""
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from temporalio import activity
 
@@ -74,7 +75,8 @@ class CloseActivity(OnHost):
         message = "" if keep else workspace.remove(keeps_files=True)
         pack_error = ""
         try:
-            workspace.vault.pack_delivery(workspace.delivery, workspace.record().base_sha)
+            with suppress(GitError):  # where an object is damaged, all stay as they are
+                workspace.vault.pack_delivery(workspace.delivery, workspace.record().base_sha)
             workspace.vault.repack_if_large()
             settle_objects(workspace.vault.path)
         except (GitError, OSError) as error:

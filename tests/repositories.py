@@ -134,3 +134,14 @@ def heads(origin: Path) -> dict[str, str]:
 def changed(repository: Path, a: str, b: str) -> list[str]:
     """Paths that differ between two commits or trees."""
     return git(repository, "diff", "--name-only", "--no-renames", a, b).splitlines()
+
+
+def unpack(repository: Path) -> None:
+    """Make loose objects of all packs, as they were before they were packed, so that a test can damage one."""
+    for pack in (repository / "objects" / "pack").glob("*.pack"):
+        apart = pack.rename(repository / pack.name)
+        for file in pack.parent.glob(f"{pack.stem}.*"):
+            file.unlink()
+        with apart.open("rb") as file:
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=repository, stdin=file, check=True, timeout=60)
+        apart.unlink()

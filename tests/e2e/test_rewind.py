@@ -20,6 +20,7 @@ from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from tests.commands import perdure
 from tests.engine import BUILT, Engine, git, heads, make_target, pulls, until
+from tests.repositories import unpack
 
 
 def story(turns: int) -> str:
@@ -236,6 +237,7 @@ async def test_one_that_was_cancelled_goes_on_and_what_cannot_be_taken_anew_is_r
         vault = Workspace.open(engine.home, delivery.id).vault
         at = called(await turns(delivery), "implement:2")
         tree = vault.tree_of(at.before)
+        unpack(vault.path)
         broken = vault.path / "objects" / tree[:2] / tree[2:]
         shutil.move(broken, tmp_path / "lost")
         run_id = (await delivery.describe()).run_id

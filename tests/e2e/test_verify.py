@@ -17,6 +17,7 @@ from perdure.models.delivery.result import DeliveryResult
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.engine import HAPPY, Engine, check_shipped, finished, git, heads, make_target, pulls
+from tests.repositories import unpack
 
 CLAIMS = [
     *("ended as it says", "one pull request", "tested tree", "experiment"),
@@ -175,6 +176,7 @@ async def gone_from_git(engine: Engine, origin: Path, result: DeliveryResult) ->
     """The branch deleted, which is nobody's lie; the pull request gone; one checkpoint missing."""
     (vault,) = engine.home.vaults.glob("*.git")
     dropped = git(vault, "rev-parse", f"{result.checkpoint}~3")
+    unpack(vault)
     loose = vault / "objects" / dropped[:2] / dropped[2:]
     loose.rename(vault / "dropped")
     with moved(origin, f"refs/heads/{result.branch}", ""), moved(origin, "refs/pull/1/record", ""):
