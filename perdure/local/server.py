@@ -43,7 +43,7 @@ DATABASE_CHECK_S = 3.0
 
 
 SHRUNK_BYTES, DATABASE_SHRINK_S = 16 * 1024**2, 10.0
-"""What a database has to have unused before it is shrunk at a start, and the longest time for it: some 2 GB."""
+"""The least that a database has unused before it is shrunk at a start, and the longest time for it: some 2 GB."""
 
 _HEADER = b"SQLite format 3\x00"
 _INSTRUCTIONS_PER_DEADLINE_CHECK = 100_000

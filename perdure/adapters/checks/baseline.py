@@ -6,8 +6,9 @@ keys, by which a test or a command is the same one in two reports."""
 from __future__ import annotations
 
 import json
+import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
@@ -43,8 +44,27 @@ def case_key(case: TestCase) -> CaseKey:
     return CaseKey(case.file, case.name)
 
 
+_numbered: dict[int, tuple[weakref.ref[CommandResult], Mapping[CaseKey, TestCase]]] = {}
+
+
+def cases_by_key(result: CommandResult | None) -> Mapping[CaseKey, TestCase]:
+    """Return number_cases of a result, none without one; made once while the result is referenced: an experiment asks
+    twenty times."""
+    if result is None:
+        return {}
+    number = id(result)
+    if (known := _numbered.get(number)) is None or known[0]() is not result:
+        forget = weakref.ref(result, lambda _: _numbered.pop(number, None))
+        known = _numbered[number] = forget, number_cases(result.cases)
+    return known[1]
+
+
 def number_cases(cases: Iterable[TestCase]) -> dict[CaseKey, TestCase]:
     """Return the cases by their keys, each with a key of its own, in their order."""
+    cases = tuple(cases)
+    by_name = {CaseKey(case.file, case.name): case for case in cases}
+    if len(by_name) == len(cases):
+        return by_name
     same_name: dict[CaseKey, list[TestCase]] = {}
     for case in cases:
         same_name.setdefault(case_key(case), []).append(case)

@@ -291,7 +291,7 @@ def _parse_number(text: str | None) -> float:
     """Return the number of seconds in an attribute (`1,234.5` as Java writes it, too); 0.0 where it is absent, or no
     time of a test: no number, negative, not finite or over CASE_SECONDS."""
     try:
-        seconds = float(_THOUSANDS.sub("", text or "0"))
+        seconds = float(_THOUSANDS.sub("", text) if text and "," in text else text or "0")
     except ValueError:
         return 0.0
     return seconds if 0 <= seconds <= CASE_SECONDS else 0.0

@@ -119,6 +119,8 @@ class _MarkReplacer:
 def clean_name(text: str) -> str:
     """Return a name from a report, every character that cannot be stored as its escape (`\\x1b`), so that names differ
     as they did. One longer than CASE_NAME_CHARS is its beginning and a hash of it."""
+    if text.isascii() and len(text) <= CASE_NAME_CHARS:  # nothing stands in for anything
+        return text
     text = _HALVES.sub(_join_halves, text)
     text = _STOOD_IN.sub(lambda stand_in: _escape_code(ord(stand_in[0]) - _STAND_IN), text)
     text = storable_text(text)
@@ -130,6 +132,8 @@ def clean_name(text: str) -> str:
 def clean_message(text: str) -> str:
     """Return a message from a report without control characters and colours; U+FFFD stands for what else cannot be
     stored."""
+    if text.isascii():
+        return without_control(text)
     text = _HALVES.sub(_join_halves, text)
     text = _STOOD_IN.sub(lambda stand_in: _control_character(ord(stand_in[0]) - _STAND_IN), text)
     return without_control(text)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.adapters.checks.baseline import FAILING, CaseKey, number_cases
+from perdure.adapters.checks.baseline import FAILING, CaseKey, cases_by_key
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun
 from perdure.adapters.checks.runners.base import Canaries, Runner
@@ -21,12 +21,12 @@ from perdure.models.limits import RERUN_TESTS_MOST
 
 def outcomes_by_key(result: CommandResult | None) -> dict[CaseKey, str]:
     """Return test → outcome; empty without a result."""
-    return {key: case.outcome for key, case in number_cases(result.cases if result is not None else ()).items()}
+    return {key: case.outcome for key, case in cases_by_key(result).items()}
 
 
 def green_keys(result: CommandResult | None) -> set[CaseKey]:
     """Return the tests that passed."""
-    return {test_key for test_key, outcome in outcomes_by_key(result).items() if outcome == "passed"}
+    return {test_key for test_key, case in cases_by_key(result).items() if case.outcome == "passed"}
 
 
 def ended_by_itself(result: CommandResult) -> bool:
@@ -81,15 +81,14 @@ def place_of(key: CaseKey) -> str:
 
 def messages_by_key(result: CommandResult | None) -> dict[CaseKey, str]:
     """Return test → message of its failure, for those that have one."""
-    cases = number_cases(result.cases if result is not None else ())
-    return {key: case.message for key, case in cases.items() if case.message}
+    return {key: case.message for key, case in cases_by_key(result).items() if case.message}
 
 
 def order_keys(keys: Iterable[CaseKey], result: CommandResult | None) -> list[CaseKey]:
     """Return these tests in the order in which the result reports them; those that it does not report come last,
     sorted."""
     key_set = set(keys)
-    reported = [key for key in number_cases(result.cases if result is not None else ()) if key in key_set]
+    reported = [key for key in cases_by_key(result) if key in key_set]
     return [*reported, *sorted(key_set.difference(reported))]
 
 
@@ -173,7 +172,7 @@ async def _passing_alone(
     None where they are more than RERUN_TESTS_MOST, or the runner cannot select one. Raises SandboxUnavailable,
     WorkCutOff or Superseded when a run does.
     """
-    cases, passing = number_cases(base_result.cases), set[CaseKey]()
+    cases, passing = cases_by_key(base_result), set[CaseKey]()
     if len(failing) > RERUN_TESTS_MOST:
         return None
     for test_key in sorted(failing):

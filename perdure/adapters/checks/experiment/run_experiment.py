@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from perdure.adapters.checks.baseline import FAILING, CaseKey, command_key, number_cases, results_by_command
+from perdure.adapters.checks.baseline import FAILING, CaseKey, cases_by_key, command_key, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
 from perdure.adapters.checks.experiment.function_stubs import STUB_MESSAGE
 from perdure.adapters.checks.experiment.outcomes import (
@@ -329,7 +329,7 @@ class _CommandTrial:
         """
         base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
         not_asked = Counter[str]()
-        if flaky := base_green & {key for key, case in number_cases(base_result.cases).items() if case.flaky}:
+        if flaky := base_green & {key for key, case in cases_by_key(base_result).items() if case.flaky}:
             self._unasked_reasons.append(
                 f"flaky on the base: {join_short_names([key.name for key in order_keys(flaky, base_result)])}"
             )
@@ -480,7 +480,7 @@ class _CommandTrial:
         layout = await in_thread(self._commits.stubbed_layout)
         if layout is None:
             return set(), set()
-        cases = [case for key, case in number_cases(change_result.cases).items() if key in tried]
+        cases = [case for key, case in cases_by_key(change_result).items() if key in tried]
         test_run = await self._runs.run_selected("e", layout, *cases)
         messages = messages_by_key(test_run.result if test_run is not None else None)
         if test_run is not None and (doubtful := {key for key in tried if STUB_MESSAGE not in messages.get(key, "")}):
