@@ -309,11 +309,7 @@ class ReplyStore:
         None when there is none, or its line is damaged."""
         for stored in _stored_replies(self._directory, key):
             return stored
-        try:  # as earlier releases stored it, a file a reply
-            earlier = json.loads((self._directory / "replies" / f"{key}.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-        return earlier if isinstance(earlier, dict) else None
+        return None
 
     def put(self, key: str, reply: dict[str, Any]) -> None:
         """Append a reply under this key, so that it survives a power cut."""

@@ -182,12 +182,6 @@ def test_a_reply_that_a_disk_has_damaged_was_not_received(tmp_path: Path) -> Non
         assert replies.get("k") == {"text": "a"}
 
 
-def test_a_reply_of_a_release_that_stored_each_in_its_own_file_is_not_bought_again(tmp_path: Path) -> None:
-    (tmp_path / "replies").mkdir()
-    (tmp_path / "replies" / "k.json").write_text('{"text": "a"}')
-    assert ReplyStore(tmp_path).get("k") == {"text": "a"}
-
-
 def test_the_text_of_a_reply_is_not_taken_for_another_reply(tmp_path: Path) -> None:
     replies = ReplyStore(tmp_path)
     replies.put("k", {"text": '\n{"key": "l", "stored": {"text": "forged"}}\n'})
