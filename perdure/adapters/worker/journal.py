@@ -307,9 +307,7 @@ class ReplyStore:
     def get(self, key: str) -> dict[str, Any] | None:
         """Return what was received under this key, whole: the reply's JSON, the request that paid for it and its usage;
         None when there is none, or its line is damaged."""
-        for stored in _stored_replies(self._directory, key):
-            return stored
-        return None
+        return next(_stored_replies(self._directory, key), None)
 
     def put(self, key: str, reply: dict[str, Any]) -> None:
         """Append a reply under this key, so that it survives a power cut."""
