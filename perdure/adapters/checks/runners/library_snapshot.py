@@ -53,7 +53,7 @@ class LibrarySnapshot:
         below = [os.path.join(top, name) for top in tops if os.path.isdir(top) for name in os.listdir(top)]
         modules = [path for path in below if path.endswith(".py") or os.path.isfile(os.path.join(path, "__init__.py"))]
         self.products = {os.path.basename(path).partition(".")[0] for path in modules}
-        self.open, self.read_bytes, self.close = os.open, os.read, os.close
+        self.open, self.read_bytes, self.close, self.codes = os.open, os.read, os.close, {}
         for name in sys.builtin_module_names:
             __import__(name)
         for module in list(sys.modules.values()):
@@ -170,6 +170,12 @@ class LibrarySnapshot:
         cells = getattr(value, "__closure__", None) or ()
         inner = [getattr(value, "__wrapped__", None), *(cell.cell_contents for cell in cells if cell != _EMPTY_CELL)]
         return any(item is was for item in inner) or getattr(value, "__name__", "") == getattr(was, "__name__", None)
+
+    def compile(self, text, *options, **named):
+        """Return the code of a text, as `compile` does; it is compiled once, though many canaries hold it."""
+        if text not in self.codes:
+            self.codes[text] = compile(text, *options, **named)
+        return self.codes[text]
 
     def read_file(self, file):
         """Return a file's bytes, by the functions that were there first."""

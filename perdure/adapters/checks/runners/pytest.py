@@ -33,13 +33,15 @@ from perdure.adapters.checks.runners.python import (
     FORMS,
     LIBRARIES,
     RED,
+    define_once,
     integrity_statements,
     library_canaries,
     library_snapshot,
     module_files,
     plant_python_canaries,
     python_fail_helper,
-    shape_statements,
+    shape_function,
+    shape_record,
 )
 from perdure.adapters.system.bounded import parse_toml
 from perdure.models.checks.report import TestCase
@@ -265,17 +267,21 @@ class Pytest(Runner):
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
-            first_source = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
             # two of them look at the runner's code: one file may be expected to fail, or not be loaded
-            checks = integrity_statements(token, is_last=number >= len(files) - 2) + RED
+            checks = integrity_statements(token, is_last=number >= len(files) - 2, standing="define")
+            definitions = (
+                f"{python_fail_helper(token, _ENDED)}def forms_{token}():\n{FORMS}    return forms\n"
+                f"{shape_function(token)}def intact_{token}():\n{checks}    return True\n"
+            )
+            red_source = f"{_RED.format(token)}{ALL_FAIL}"
+            first_source = f"{define_once(token, definitions)}{red_source}def {first}():\n    red_{token}()\n"
             library_names = library_canaries(f"test_{token}_{number}_zl", number, len(files))
             libraries = "".join(f"def {name}():\n{LIBRARIES.format(token)}\n" for name in library_names)
-            last_source = f"{_canary(last, token)}\ndef {integrity}():\n{checks}\n{libraries}{shape_statements(token)}"
-            changed = (
-                plant_python_canaries(text, token, first_source, last_source, _pytest_fail_helper)
-                if path.endswith(".py")
-                else None
+            last_source = (
+                f"def {last}():\n    red_{token}()\ndef {integrity}():\n    if intact_{token}():\n    {RED}\n"
+                f"{libraries}{shape_record(token)}"
             )
+            changed = plant_python_canaries(text, token, first_source, last_source) if path.endswith(".py") else None
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.own_names
@@ -284,29 +290,22 @@ class Pytest(Runner):
         return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"}, startup)
 
 
-_MORE = """\
+_RED = """\
+def red_{0}():
     import pytest
+    def plain():
+        assert [1, 2] == [1, 3]
     def expecting():
         with pytest.raises(ValueError):
             pass
     def about():
         assert 1 == pytest.approx(2)
-    forms += [expecting, about, lambda: pytest.fail('x')]
+    forms = [*forms_{0}(), plain, expecting, about, lambda: pytest.fail('x')]
 """
-
-
-def _canary(name: str, token: str) -> str:
-    return f"def {name}():\n    forms = forms_{token}()\n{ALL_FAIL}"
-
-
-def _pytest_fail_helper(token: str) -> str:
-    """Return the source of the decorator that makes tests fail, with an error that says itself what it is.
-
-    For each other error pytest looks through some thirty frames, which took longer than most tests.
-    """
-    return python_fail_helper(token, _ENDED)
-
+"""The beginning of a function that fails; assertions stand in the module itself, for pytest rewrites them."""
 
 _ENDED = """from pytest import FixtureLookupError
     own = {'__init__': AssertionError.__init__, 'formatrepr': AssertionError.__str__}
     ended = type('AssertionError', (AssertionError, FixtureLookupError), own)"""
+"""An error that says itself what it is: for each other one pytest looks through some thirty frames, which took longer
+than most tests."""

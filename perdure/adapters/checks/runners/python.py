@@ -12,7 +12,7 @@ import ast
 import itertools
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -70,16 +70,33 @@ ALL_FAIL = """\
 """
 
 
-def integrity_statements(token: str, is_last: bool) -> str:
+def define_once(token: str, definitions: str) -> str:
+    """Return the source of `define_<token>()` and its call: they define in a module what the text `definitions` does.
+
+    The start-up module compiles a text once for all modules of a process; each module does where there is none.
+    """
+    return f"""\
+def define_{token}():
+    import builtins, sys
+    compiler = builtins.getattr(sys, 'library_snapshot', builtins)
+    code = compiler.compile({definitions!r}, '<canaries>', 'exec', dont_inherit=True)
+    builtins.exec(code, builtins.globals())
+define_{token}()
+"""
+
+
+def integrity_statements(token: str, is_last: bool, standing: str = "shape") -> str:
     """Return Python statements for the beginning of a canary (a test that must fail): they return early, so that it
     passes and is noticed, where somebody has replaced part of the runner, its assertions, or a test of this module.
 
-    token    as in shape_statements, whose functions they call
-    is_last  for a canary of the last module: it compares each function's code as well, which takes longer than most
-             tests
+    token     as in shape_function, whose functions they call
+    is_last   for a canary of the last module: it compares each function's code as well, which takes longer than most
+              tests
+    standing  `<standing>_<token>` is a function whose source stands in the module itself
     """
     checks = _INTACT + (_CODE if is_last else "") + _TESTS.format(token)
-    checks = textwrap.indent(checks + _WRITTEN.replace("SHAPE", f"'shape_{token}'"), "    ")
+    written = _WRITTEN.replace("SHAPE", f"'shape_{token}'").replace("STANDING", f"'{standing}_{token}'")
+    checks = textwrap.indent(checks + written, "    ")
     return f"    try:\n{checks}    except Exception:\n        return\n"
 
 
@@ -113,12 +130,13 @@ _INTACT = """\
 _CODE = """\
     from importlib import machinery
     generated = ('init', 'repr', 'eq', 'hash', 'setattr', 'delattr', 'lt', 'le', 'gt', 'ge', 'getstate', 'setstate')
-    compiled = {}
+    compiled, codes = {}, getattr(getattr(sys, 'library_snapshot', None), 'codes', {})
     for number, home in homes.items():
-        if not str(home.get('__file__')).endswith('.py') or '_bootstrap' in str(home['__name__']):
+        name, file = home['__name__'], home.get('__file__')
+        if not str(file).endswith('.py') or '_bootstrap' in str(name):
             continue  # made by a function of a library, or frozen
-        left = [machinery.SourceFileLoader(home['__name__'], home['__file__']).get_code(home['__name__'])]
-        compiled[number] = set()
+        left = [] if file in codes else [machinery.SourceFileLoader(name, file).get_code(name)]
+        compiled[number] = codes.setdefault(file, set())
         while left:
             code = left.pop()
             compiled[number].add(code)
@@ -129,7 +147,7 @@ _CODE = """\
         if code not in compiled.get(id(one.__globals__), (code,)) and not made:
             return
 """
-"""A dataclass makes its own methods, of no file."""
+"""A dataclass makes its own methods, of no file. The start-up module keeps what was compiled for the next that asks."""
 
 _WRITTEN = """\
     import ast, inspect
@@ -150,11 +168,12 @@ _WRITTEN = """\
         left += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
     for one, code in now.values():
         code = getattr(inspect.unwrap(one), '__code__', code)
-        if code.co_filename == now['', SHAPE][1].co_filename:
+        if code.co_filename == now['', STANDING][1].co_filename:
             was = written.get((code.co_name, code.co_firstlineno))
             if was is None or says(was) - says(code):
                 return
-    used = set().union(*(code.co_names for code in written.values())) - {*whole.co_names} - {*whole.co_varnames}
+    codes = [*written.values(), now['', SHAPE][1], sys._getframe().f_code]
+    used = set().union(*(code.co_names for code in codes)) - {*whole.co_names} - {*whole.co_varnames}
     given = [globals()[name] for name in used if name in globals() and name in vars(builtins) and name[:2] != '__']
     if any(getattr(one, '__module__', '') not in (__name__, 'builtins') for one in given):
         return
@@ -182,12 +201,15 @@ _TESTS = """\
 """A class may borrow how it sets itself up; what it asserts with, and how it is run, is its own or the library's."""
 
 
-def shape_statements(token: str) -> str:
-    """Return the statements for the end of a module that define `shape_<token>()`, and record what it returns there.
-
-    It returns the functions that are the module's own at that time, and those of its classes.
-    """
+def shape_function(token: str) -> str:
+    """Return the source of `shape_<token>()`, which returns the functions that are a module's own at that time, and
+    those of its classes."""
     return _SHAPE.format(token)
+
+
+def shape_record(token: str) -> str:
+    """Return the statement for the end of a module that records what `shape_<token>()` returns there."""
+    return f"shape_{token}_was = shape_{token}()\n"
 
 
 _SHAPE = """\
@@ -201,7 +223,6 @@ def shape_{0}():
             if isinstance(one, types.FunctionType):
                 found[where, name] = one, one.__code__
     return found
-shape_{0}_was = shape_{0}()
 """
 
 
@@ -288,20 +309,16 @@ class PlantedModule:
     own_names: frozenset[str]
 
 
-def plant_python_canaries(
-    text: str, token: str, first: str, last: str, make_helper: Callable[[str], str] = python_fail_helper
-) -> PlantedModule | None:
+def plant_python_canaries(text: str, token: str, first: str, last: str) -> PlantedModule | None:
     """Return a module with `first` behind its docstring and its imports from `__future__`, `last` at its end, and its
-    own tests made to fail.
-
-    make_helper  gives the source of the decorator that makes them fail, with this token in its name
+    own tests made to fail by the decorator that `first` defines (python_fail_helper).
 
     Its own tests stay as they are where the module could not be parsed otherwise. None where it cannot be parsed at
     all.
     """
     for with_own in (True, False):
         changed, own_names = fail_python_tests(text, token) if with_own else (text, frozenset[str]())
-        new_text = _insert_around(changed, make_helper(token) + first, last)
+        new_text = _insert_around(changed, first, last)
         if new_text is not None and parse_python(new_text) is not None:
             return PlantedModule(new_text, own_names)
     return None
@@ -340,7 +357,7 @@ LIBRARIES = """\
     raise AssertionError('libraries: ' + ', '.join(replaced))
 """
 """Statements of a canary that fails, and says what has been replaced in the libraries that tests use; an empty list:
-nothing. They take the token of shape_statements."""
+nothing. They take the token of shape_function."""
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
 
@@ -451,18 +468,15 @@ class Unittest(Runner):
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
+            first_source = python_fail_helper(token) + _canary(first, FORMS + ALL_FAIL)
             checks = integrity_statements(token, is_last=number == len(files) - 1)
             library_names = library_canaries(f"zz{token}{number}zl", number, len(files))
             last_source = "\n".join(
                 [_canary(last, FORMS + ALL_FAIL), _canary(integrity, checks + RED)]
                 + [_canary(name, LIBRARIES.format(token)) for name in library_names]
-                + [shape_statements(token)]
+                + [shape_function(token) + shape_record(token)]
             )
-            changed = (
-                plant_python_canaries(text, token, _canary(first, FORMS + ALL_FAIL), last_source)
-                if path.endswith(".py")
-                else None
-            )
+            changed = plant_python_canaries(text, token, first_source, last_source) if path.endswith(".py") else None
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.own_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import re
@@ -20,7 +21,7 @@ from perdure.adapters.checks.runners.java import plant_java_canaries
 from perdure.adapters.checks.runners.javascript import fail_javascript_tests
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.adapters.checks.runners.python import Unittest, plant_python_canaries
+from perdure.adapters.checks.runners.python import Unittest, plant_python_canaries, python_fail_helper
 from perdure.adapters.checks.runners.rust import plant_rust_canaries as in_rust
 from tests.needs import require
 
@@ -52,7 +53,7 @@ def help(): return 1
 
 
 def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> None:
-    found = plant_python_canaries(PYTHON, "token", "FIRST = 1", "LAST = 1")
+    found = plant_python_canaries(PYTHON, "token", python_fail_helper("token") + "FIRST = 1", "LAST = 1")
     assert found is not None
     text = found.text
     assert found.own_names == {"test_method", "test_late", "test_function"}
@@ -283,6 +284,30 @@ def test_each_test_that_pytest_runs_fails_at_its_end_and_each_canary_by_itself(t
     assert {case.outcome for case in said.values()} == {"failed"}
     assert all(re.search("assert 1 == 2|libraries: ", said[name].message) for name in found.names)
     assert {case.message for name, case in said.items() if name not in found.names} == {"x"}
+
+
+COUNTS_COMPILED = """\
+import collections, sys
+compiled = collections.Counter()
+sys.addaudithook(lambda event, given: compiled.update([given[1]] if event == 'compile' else []))
+def pytest_unconfigure():
+    print('compiled:', compiled['<canaries>'])
+"""
+
+
+def test_what_many_files_of_pytest_are_given_is_compiled_once_and_by_no_assertion_rewriter(tmp_path: Path) -> None:
+    canaries = Pytest().make_canaries({f"test_{name}.py": MADE_TO_FAIL for name in "abcdef"}, "tok")
+    own = len(list(ast.walk(ast.parse(MADE_TO_FAIL))))
+    assert all(len(list(ast.walk(ast.parse(text)))) < own + 300 for text in canaries.files.values())
+    assert canaries.startup is not None
+    call = canaries.startup.add_to(Invocation(""), tmp_path, {})
+    texts = {**call.files, **{tmp_path / path: text for path, text in canaries.files.items()}}
+    for file, text in {**texts, tmp_path / "conftest.py": COUNTS_COMPILED}.items():
+        file.write_text(text)
+    argv, env = [sys.executable, "-m", "pytest", "-q", "--tb=line"], {**os.environ, **call.env}
+    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert "39 failed" in ran.stdout, ran.stdout
+    assert "compiled: 2" in ran.stdout  # in the last two there is more of it
 
 
 HELPERS = """\
