@@ -7,7 +7,7 @@ UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
 PYTEST := $(BIN)/python -m pytest
 
 TESTS  ?=
-JOBS   ?= $(if $(CI),4,6)
+JOBS   ?= 4
 ARGS   ?=
 SUITE  = -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) -m
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)
@@ -38,8 +38,8 @@ agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run
 	@deploy/agents.sh $(VENV)/agents
 
 # On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
-# Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
-# share a server, on one of them. On a build server fewer: coverage fills two cores with four, and the less is flaky.
+# Most tests wait for processes and servers, so there are more workers than two cores; no more than four, for each collects
+# and starts a server for itself. worksteal keeps neighbours, which share a server, on one of them.
 test: $(READY) ## all tests but stories and slow ones, and the stories of the README's promises (TESTS=tests/cli: all there; ARGS; JOBS)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
