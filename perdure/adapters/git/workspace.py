@@ -512,4 +512,5 @@ def _prune_worktrees(vault: Vault, lock_fd: int) -> None:
     """
     for mark in vault.path.glob("worktrees/*/locked"):
         mark.unlink()
-    vault.git.execute("worktree", "prune", "--expire=now", lock_fds=(lock_fd,))
+    if any(vault.path.glob("worktrees/*")):
+        vault.git.execute("worktree", "prune", "--expire=now", lock_fds=(lock_fd,))
