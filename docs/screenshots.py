@@ -35,6 +35,12 @@ SCHEMES = ("light", "dark")
 IN_DOCS = {"page-inbox", "page-review", "page-delivery", "page-backlog"}
 PORTS = 23100
 
+WORDS = """\
+calc.py has add alone, so root goes below it. A negative number has no root among floats, so it raises ValueError, as \
+math.sqrt does. First a test that fails: root(9) is 3, root(0) is 0, root(-1) raises. \
+"""
+"""Of a reply that takes longer than all pictures."""
+
 MORE_LINES = """
 [[line]]
 step = "implement"
@@ -45,12 +51,21 @@ use = [{ tool = "ask", input = { text = "What of an exponent below zero?", kind 
 step = "implement"
 turn = 2
 contains = ["Add a square root"]
-use = [{ tool = "bash", input = { command = "printf '\\n\\ndef root(a):\\n    return a ** 0.5\\n' >> calc.py && sleep 600" } }]
+say = "WORDS"
+seconds = 500
 [[line]]
 step = "review"
 answer = { summary = "Right, with one thing for later.", issues = [{ title = "No negative case", description = "sub is tried with positive numbers alone.", severity = "tech_debt", file = "calc.py", line = 5, suggestion = "Try sub(2, 3), too." }] }
 """  # noqa: E501  an inline table of TOML is one line
-STORIES = HAPPY.replace("[[line]]", f"{MORE_LINES.strip()}\n[[line]]", 1)
+PLAN = """
+[[line]]
+step = "plan"
+contains = ["{title}"]
+answer = {{ title = "{title}", problem = "There is none.", solution = "Write it below add, with a test.", relevant_files = ["calc.py"], tasks = [{{ title = "Write it", details = "Below add.", files = ["calc.py"] }}, {{ title = "Test it", details = "Also with zero.", files = ["tests/test_calc.py"] }}], validation = ["the tests pass"] }}
+"""  # noqa: E501  as above
+TITLES = ("Add sub, with types", "Add sub for reports", "Add power, for whole numbers", "Add a square root")
+PLANS = "".join(PLAN.format(title=title) for title in TITLES)
+STORIES = HAPPY.replace("[[line]]", f"{(PLANS + MORE_LINES).strip()}\n[[line]]", 1).replace("WORDS", 3 * WORDS)
 
 
 async def main(folder: Path) -> None:

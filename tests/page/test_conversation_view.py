@@ -79,6 +79,7 @@ def test_a_message_is_read_once_a_turn_says_so() -> None:
     [
         ('{"kind": "feature", "files": ["a", "b"]}', [("kind", "feature"), ("files", "a\nb")]),
         ('{"tasks": [{"title": "Write", "role": null}], "n": 3}', [("tasks", "Write"), ("n", "3")]),
+        ('{"issues": [{"line": 5, "severity": "tech_debt", "title": "No test"}]}', [("issues", "No test · tech_debt")]),
         ("plain words", []),
         ("{not json", []),
         ('{"a": ' + "[" * 100_000, []),

@@ -123,11 +123,14 @@ def answer_fields(text: str) -> list[tuple[str, str]]:
 
 
 def _plain_value(value: object) -> str:
-    """Return a value of JSON as people read it: of an object the texts of its fields, of a list a line for each."""
+    """Return a value of JSON as people read it: of an object the texts of its fields, its title first and numbers left
+    out, as nobody knows what they count; of a list a line for each."""
     if isinstance(value, list):
         return "\n".join(map(_plain_value, value)) or "none"
     if isinstance(value, dict):
-        return " · ".join(text for part in value.values() if (text := _plain_value(part)) not in ("", "none"))
+        named = sorted(value.items(), key=lambda field: field[0] != "title")
+        texts = (_plain_value(part) for _, part in named if isinstance(part, str | list | dict))
+        return " · ".join(text for text in texts if text not in ("", "none"))
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
