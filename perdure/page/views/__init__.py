@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from perdure.page.views import activity, backlog, conversation, decide, delivery, hosts, inbox, review, start
+from perdure.page.views import activity, backlog, conversation, decide, delivery, hosts, inbox, review, start, style
 
 
 def all_routes() -> list[web.RouteDef]:
     """Collect the routes of all views."""
-    views = (inbox, review, decide, delivery, conversation, backlog, activity, hosts, start)
+    views = (inbox, review, decide, delivery, conversation, backlog, activity, hosts, start, style)
     return [route for view in views for route in view.routes()]
