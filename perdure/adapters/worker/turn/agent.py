@@ -105,7 +105,9 @@ def adopt_turn(vault: Vault, ref: str, work: TurnInput) -> TurnResult | None:
 
     The server may be behind the vault by any number of turns (a power cut rolled its database back): the
     turn's checkpoint is then somewhere on the ref's first-parent path, and each turn adopts its own. The run's ref is
-    absent after a reset, a retry or in a first turn: it is created at the input checkpoint, never at a guess.
+    absent after a reset, a retry or in a first turn: it is created at the input checkpoint, never at a guess. A ref
+    that a power cut has put back, before a checkpoint that was reported, is moved on to the input checkpoint.
+
     Raises Diverged when the ref does not contain the input checkpoint, or another turn or a damaged checkpoint follows
     it.
     """
@@ -118,6 +120,9 @@ def adopt_turn(vault: Vault, ref: str, work: TurnInput) -> TurnResult | None:
     if tip is None or tip == work.checkpoint:
         return None
     child = vault.first_parent_child(work.checkpoint, tip)
+    if child is None and vault.is_ancestor(tip, work.checkpoint):  # a ref's new name is not synced
+        vault.move_ref(ref, work.checkpoint, tip)
+        return None
     if child is None:
         raise Diverged(f"{ref} is at {tip[:12]}, which does not contain {work.checkpoint[:12]}")
     if (broken := vault.find_damage(child)) != "":

@@ -268,6 +268,16 @@ async def test_a_vault_ahead_of_the_server_by_several_turns_hands_out_each_turn_
     assert (await bench.take(bench.work(2, first.checkpoint))).checkpoint == second.checkpoint
 
 
+async def test_a_ref_that_a_power_cut_has_put_back_follows_what_the_server_knows(bench: Bench) -> None:
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    second = await bench.take(bench.work(2, first.checkpoint))
+    ref = run_ref(DELIVERY, "run-1")
+    vault(bench).move_ref(ref, bench.prepared.checkpoint, second.checkpoint)
+    third = await bench.take(bench.work(3, second.checkpoint))
+    assert vault(bench).read_ref(ref) == third.checkpoint
+    assert vault(bench).is_ancestor(second.checkpoint, third.checkpoint)
+
+
 async def test_another_turn_than_the_one_that_was_recorded_diverges_and_writes_nothing(bench: Bench) -> None:
     first = await bench.take(bench.work(1, bench.prepared.checkpoint))
     with pytest.raises(Diverged, match="implement turn 1, not implement turn 2"):
