@@ -1,8 +1,8 @@
 """The journal of a vault's objects, by which those that belong together survive a power cut with one sync: they are
 appended to it first, and their own files are written unsynced. Used by `git.objects` and `git.vault` alone.
 
-After a power cut, whoever opens the vault first writes the files again. When a delivery ends and the
-journal is large, all files are synced and it is removed.
+After a power cut, whoever opens the vault first writes the files again. When a delivery ends and the journal is large,
+all files are synced and it is removed.
 """
 
 from __future__ import annotations
@@ -41,25 +41,42 @@ def journal_objects(repository: Path, objects: Mapping[str, bytes]) -> Iterator[
     """Append objects (compressed, by hash) to the journal, synced, and run the block, which writes their files; the
     journal is not removed meanwhile. Raises OSError where they do not fit on the disk."""
     path = repository / _JOURNAL
+    encoded = {sha: base64.b64encode(data).decode() for sha, data in objects.items()}
+    with _hold_journal(path) as held:
+        if not os.fstat(held).st_size:  # a new one, whose name has to last, too
+            sync_directory(repository)
+        append_json_line(path, {"objects": encoded}, sync=True)
+        yield
+
+
+@contextmanager
+def _hold_journal(path: Path) -> Iterator[int]:
+    """Hold the journal, which is made where it is missing, so that nobody removes it; yield its descriptor."""
     while True:
-        with open(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as held:
-            fcntl.flock(held, fcntl.LOCK_SH)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(status := os.fstat(held.fileno()), path.stat()):
-                    if not status.st_size:  # a new one, whose name has to last, too
-                        sync_directory(repository)
-                    encoded = {sha: base64.b64encode(data).decode() for sha, data in objects.items()}
-                    append_json_line(path, {"objects": encoded}, sync=True)
-                    yield
-                    return
+        with open(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if _is_same_file(path, file.fileno()):  # not one that was removed meanwhile
+                yield file.fileno()
+                return
+
+
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    """Return True where the path still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def write_object_file(objects: Path, sha: str, data: bytes, *, sync: bool) -> None:
     """Write a loose object's file, whole or not at all, and make its directory. `sync`: its content is synced, not its
     name."""
     directory = objects / sha[:2]
-    directory.mkdir(exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
+    while True:
+        directory.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):  # whoever packs removes empty directories
+            handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
+            break
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -82,18 +99,29 @@ def restore_objects(repository: Path) -> None:
         if mark.exists() and mark.read_text() == boot_id():
             return
         for journal in repository.glob(f"{_JOURNAL}*"):
-            for line in parse_json_lines(journal.read_bytes()):
-                for sha, encoded in line["objects"].items():
-                    if not _is_whole(repository / "objects" / sha[:2] / sha[2:], sha):
-                        write_object_file(repository / "objects", sha, base64.b64decode(encoded), sync=False)
+            for sha, data in _read_objects(journal.read_bytes()):
+                path = repository / "objects" / sha[:2] / sha[2:]
+                if not path.is_file() or not _is_object(path.read_bytes(), sha):
+                    write_object_file(repository / "objects", sha, data, sync=False)
         write_whole(mark, boot_id().encode(), sync=False)
 
 
-def _is_whole(path: Path, sha: str) -> bool:
-    """Return True where a loose object's file has the content that its name says."""
+def _read_objects(journal: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield (hash, compressed content) of each object that is whole in a journal; what is torn or damaged is left
+    out."""
+    for line in parse_json_lines(journal):
+        objects = line.get("objects")
+        for sha, encoded in objects.items() if isinstance(objects, dict) else ():
+            with suppress(TypeError, ValueError):  # it is no base64
+                if _is_object(data := base64.b64decode(encoded), sha):
+                    yield sha, data
+
+
+def _is_object(compressed: bytes, sha: str) -> bool:
+    """Return True where this is the content of the loose object of that hash."""
     try:
-        return hashlib.sha1(zlib.decompress(path.read_bytes()), usedforsecurity=False).hexdigest() == sha
-    except (OSError, zlib.error):
+        return hashlib.sha1(zlib.decompress(compressed), usedforsecurity=False).hexdigest() == sha
+    except zlib.error:
         return False
 
 
@@ -106,7 +134,7 @@ def settle_objects(repository: Path, most_bytes: int = JOURNAL_BYTES) -> None:
         if os.fstat(held.fileno()).st_size <= most_bytes:
             return
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(held.fileno()), path.stat()):  # not one that somebody has begun meanwhile
+        if _is_same_file(path, held.fileno()):  # not one that somebody has begun meanwhile
             os.replace(path, f"{path}.{uuid.uuid4().hex[:8]}")
     for journal in repository.glob(f"{_JOURNAL}.*"):
         sync_all(repository)

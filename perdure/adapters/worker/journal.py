@@ -169,7 +169,7 @@ class SpendLog:
 
     def record_settlement(self, request_id: str, usage: Usage) -> None:
         """Append that the reply has arrived whole, with its usage. Not synced: the reply, stored before, tells it."""
-        append_json_line(self._path, _settlement(request_id, usage.model_dump(mode="json")), sync=False)
+        append_json_line(self._path, _settlement_line(request_id, usage.model_dump(mode="json")), sync=False)
 
     def record_refusal(self, request_id: str) -> None:
         """Append that the API refused the request before it began a reply, so that nothing was billed; fsynced."""
@@ -260,7 +260,7 @@ class SpendLog:
         return read_json_lines(self._path)
 
 
-def _settlement(request_id: str, usage: dict[str, Any]) -> dict[str, Any]:
+def _settlement_line(request_id: str, usage: dict[str, Any]) -> dict[str, Any]:
     """Return the line of the spend log that settles a request."""
     return {"settled": request_id, "usage": usage}
 
@@ -273,7 +273,7 @@ def _settle_stored_replies(directory: Path) -> None:
     settled = {line.get("settled") for line in read_json_lines(log)}
     for stored in _stored_replies(directory):
         if stored.get("request") not in settled and "usage" in stored:
-            append_json_line(log, _settlement(stored["request"], stored["usage"]), sync=True)
+            append_json_line(log, _settlement_line(stored["request"], stored["usage"]), sync=True)
 
 
 def _stored_replies(directory: Path, key: str = "") -> Iterator[dict[str, Any]]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
+import zlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,6 +73,42 @@ def test_an_object_whose_file_another_writer_left_is_journaled_too(
     assert vault.objects.write_blob(b"left") == sha
     lose_what_was_not_synced(disk, vault.path, [object_file(vault, sha)], monkeypatch)
     assert git(Vault.open_existing(vault.path).path, "cat-file", "blob", sha) == "left"
+
+
+def test_a_damaged_journal_writes_nothing_that_is_no_object_and_stops_nobody(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha = vault.objects.write_blob(b"whole")
+    object_file(vault, sha).unlink()
+    wrong = {"../../stray": "eA==", "ab" * 20: base64.b64encode(zlib.compress(b"blob 1\0x")).decode(), "cd" * 20: 3}
+    with journal_of(vault).open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in ({"objects": wrong}, {"objects": [1]}, {"other": 1}, [2]))
+    restart(vault.path, monkeypatch)
+    Vault.open_existing(vault.path)
+    assert git(vault.path, "cat-file", "blob", sha) == "whole"
+    assert not any(object_file(vault, name).exists() for name in ("ab" * 20, "cd" * 20))
+    assert not list(vault.path.parent.rglob("stray"))
+
+
+def test_objects_are_written_while_somebody_removes_empty_directories(vault: Vault) -> None:
+    """As git does, beside us, after packing."""
+    ended = threading.Event()
+
+    def remove_empty_directories() -> None:
+        while not ended.is_set():
+            for directory in (vault.path / "objects").glob("[0-9a-f][0-9a-f]"):
+                with suppress(OSError):
+                    directory.rmdir()
+
+    with ThreadPoolExecutor(2) as pool:
+        removers = [pool.submit(remove_empty_directories) for _ in range(2)]
+        try:
+            names = [vault.objects.write_blob(f"{number}".encode()) for number in range(600)]
+        finally:
+            ended.set()
+        for remover in removers:
+            remover.result()
+    assert all(object_file(vault, sha).exists() for sha in names)
 
 
 def test_a_journal_that_was_torn_gives_back_what_was_whole(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
