@@ -77,7 +77,7 @@ class CloseActivity(OnHost):
         try:
             with suppress(GitError):  # where an object is damaged, all stay as they are
                 workspace.vault.pack_delivery(workspace.delivery, workspace.record().base_sha)
-            workspace.vault.repack_if_large()
+            workspace.vault.pack_if_large()
             settle_objects(workspace.vault.path)
         except (GitError, OSError) as error:
             pack_error = str(error)

@@ -30,7 +30,7 @@ async def test_a_delivery_that_has_ended_leaves_a_quarter_of_a_megabyte(tmp_path
         vault = Vault.open_existing(next(home.vaults.glob("*.git")))
         assert not list(home.workspace("third").glob("logs/*/reports-*"))
         assert list(home.workspace("third").glob("logs/*/report-*")), "what they were read into"
-        tips = vault.refs("refs/perdure/third/")
+        tips = vault.list_refs("refs/perdure/third/")
         assert [vault.find_damage(tip) for tip in tips.values()] == [""] * len(tips)
-        for ref in vault.refs(artifact_ref("third", "")):
+        for ref in vault.list_refs(artifact_ref("third", "")):
             assert vault.get_artifact("third", ref.rpartition("/")[2])

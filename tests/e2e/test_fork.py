@@ -68,7 +68,7 @@ async def history(engine: Engine) -> int:
 
 def refs_of(engine: Engine, delivery: str) -> dict[str, str]:
     vault: Vault = Workspace.open(engine.home, delivery).vault
-    return vault.refs(f"refs/perdure/{delivery}/") | vault.refs(f"refs/artifacts/{delivery}/")
+    return vault.list_refs(f"refs/perdure/{delivery}/") | vault.list_refs(f"refs/artifacts/{delivery}/")
 
 
 @pytest.mark.timeout(300)

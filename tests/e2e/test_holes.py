@@ -36,7 +36,7 @@ async def test_a_damaged_checkpoint_ends_the_delivery_and_retry_goes_on_before_i
         await until((engine.home.tree("calc-sub") / "started").exists)
         engine.kill_workers()
         vault = Workspace.open(engine.home, "calc-sub").vault
-        (tip,) = vault.refs("refs/perdure/calc-sub/").values()
+        (tip,) = vault.list_refs("refs/perdure/calc-sub/").values()
         _lose(vault, _last_message(vault, tip))
         engine.worker()
         result = await finished(submitted, engine)
@@ -70,7 +70,7 @@ async def test_a_checkpoint_damaged_before_it_was_reported_is_not_adopted(tmp_pa
         submitted = await engine.submit(origin, **BUILT)
         await until(lambda: worker.poll() is not None)
         vault = Workspace.open(engine.home, "calc-sub").vault
-        (tip,) = vault.refs("refs/perdure/calc-sub/").values()
+        (tip,) = vault.list_refs("refs/perdure/calc-sub/").values()
         _lose(vault, _last_message(vault, tip))
         engine.worker()
         result = await finished(submitted, engine)

@@ -189,7 +189,7 @@ async def test_what_was_begun_again_since_it_was_judged_is_not_removed(home: Hom
     started = await client.start_workflow("Delivery", {}, id="retried", task_queue="nobody")
     assert await forget_ended_delivery(client, home, one, one.record.ended_at) == "retried stays: it goes on again"
     assert Workspace.open(home, "retried").find_problems() == []
-    assert one.vault.refs("refs/perdure/retried/")
+    assert one.vault.list_refs("refs/perdure/retried/")
     await started.terminate()
 
 

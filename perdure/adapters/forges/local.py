@@ -321,7 +321,7 @@ def _record_ref(number: int | str) -> str:
 
 def _record_commits(repository: Repository) -> dict[int, str]:
     """Return the commits of all records, by the numbers of their pull requests."""
-    refs = repository.refs("refs/pull/")
+    refs = repository.list_refs("refs/pull/")
     return {int(ref.split("/")[2]): commit for ref, commit in refs.items() if re.fullmatch(_record_ref(r"\d+"), ref)}
 
 

@@ -132,7 +132,7 @@ class Repository:
             output = self.git.execute("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1))
             return output.text.splitlines()[-1] if output.returncode == 0 else None
 
-    def refs(self, folder: str) -> dict[str, str]:
+    def list_refs(self, folder: str) -> dict[str, str]:
         """Return all refs below a folder of refs (`refs/tags/`) with the objects they point at."""
         if (known := refs.list_refs(self.path, folder)) is not None:
             return known

@@ -59,7 +59,7 @@ def kept_deliveries(home: Home) -> Iterator[KeptDelivery]:
         except WorkspaceLost:
             continue
         own = (f"refs/perdure/{record.delivery}/", f"refs/artifacts/{record.delivery}/")
-        refs = tuple(ref for prefix in own for ref in workspace.vault.refs(prefix))
+        refs = tuple(ref for prefix in own for ref in workspace.vault.list_refs(prefix))
         yield KeptDelivery(record, workspace.vault, refs, _recorded_branches(home, record.delivery))
 
 
@@ -108,7 +108,7 @@ def is_unmerged(kept_delivery: KeptDelivery) -> bool:
     head = kept_delivery.vault.read_ref(kept_delivery.branch_ref)
     if head is None:
         return False
-    names = [ref.removeprefix("refs/remotes/origin/") for ref in kept_delivery.vault.refs("refs/remotes/origin/")]
+    names = [ref.removeprefix("refs/remotes/origin/") for ref in kept_delivery.vault.list_refs("refs/remotes/origin/")]
     tips = [
         tip
         for name in names

@@ -47,7 +47,7 @@ BARE = """\
 
 _CONFIG = f"""\
 # Written by Perdure at creation. Nothing here may ever be collected by itself: checkpoints of a delivery that waits
-# for a person for a month must be there afterwards (packing: Vault.repack).
+# for a person for a month must be there afterwards (packing: Vault.pack_objects).
 {BARE}[gc]
 	auto = 0
 	pruneExpire = never
@@ -201,7 +201,7 @@ class Vault(Repository):
         """Return the remote's tags that are reachable from any of these commits, by name, each with its object, as they
         were when a branch was fetched last."""
         names: dict[str, str] = {}
-        if not self.refs(_TAGS):
+        if not self.list_refs(_TAGS):
             return names
         for commit in dict.fromkeys(commits):
             listed = self.git.text("for-each-ref", "--format=%(objectname) %(refname)", f"--merged={commit}", _TAGS)
@@ -219,7 +219,7 @@ class Vault(Repository):
         kinds = self._object_kinds(commit for _, commit in listed.values())
         with hold_timed_lock(self.path / "perdure-fetch.lock") as lock_fd:
             wanted = {_TAGS + name: sha for name, (sha, commit) in listed.items() if kinds[commit] == "commit"}
-            known = self.refs(_TAGS)
+            known = self.list_refs(_TAGS)
             self._update_refs([f"delete {ref}" for ref in known.keys() - wanted.keys()])
             moved = {ref: sha for ref, sha in wanted.items() if known.get(ref) != sha}
             kinds = self._object_kinds(moved.values())
@@ -267,7 +267,7 @@ class Vault(Repository):
         remote, `a/b` is new. Stale locks of their refs are removed first."""
         parents = [name[:at] for at, character in enumerate(name) if character == "/"]
         with self.lock():  # deleting is what writes packed-refs
-            for ref in [*map(_tracking_ref, parents), *self.refs(f"{_tracking_ref(name)}/")]:
+            for ref in [*map(_tracking_ref, parents), *self.list_refs(f"{_tracking_ref(name)}/")]:
                 self.remove_stale_locks(ref)  # who fetches is alone
                 if self.read_ref(ref):
                     self.delete_ref(ref)
@@ -291,7 +291,7 @@ class Vault(Repository):
 
     def share_artifacts(self, origin: str, delivery: str) -> None:
         """Keep the artifacts of the delivery `origin` for another delivery, too. Safe to repeat."""
-        for ref, blob in self.refs(ids.artifact_ref(origin, "")).items():
+        for ref, blob in self.list_refs(ids.artifact_ref(origin, "")).items():
             with suppress(RefMoved):
                 self.move_ref(ids.artifact_ref(delivery, ref.rpartition("/")[2]), blob, None)
 
@@ -309,7 +309,7 @@ class Vault(Repository):
             raise WorkspaceLost(f"artifact {sha256[:12]} is damaged", where=str(self.path))
         return data
 
-    def repack(self, *, fewer_packs: bool = False) -> None:
+    def pack_objects(self, *, fewer_packs: bool = False) -> None:
         """Write loose objects into packs, and refs into one file, under the vault's lock; no object is dropped.
         `fewer_packs`: make one of so many small packs that each larger one has twice as much as all before it: what a
         delivery costs does not grow with the vault. Raises GitError when git fails."""
@@ -323,7 +323,7 @@ class Vault(Repository):
         their own files, under the vault's lock: a block of the disk for each object is ten times what is in it. Raises
         GitError when git fails; nothing is lost then."""
         folders = (f"refs/perdure/{delivery}/", ids.artifact_ref(delivery, ""))
-        tips = {tip for folder in folders for tip in self.refs(folder).values()}
+        tips = {tip for folder in folders for tip in self.list_refs(folder).values()}
         branch = self.read_ref(f"refs/heads/{ids.branch_name(delivery)}")
         revisions = "".join(f"{name}\n" for name in (*sorted(tips), *((branch,) if branch else ()), f"^{base}"))
         packs = self.path / "objects" / "pack"
@@ -335,13 +335,13 @@ class Vault(Repository):
             sync_directory(packs)
             self.git.execute("prune-packed", "--quiet", lock_fds=(lock_fd,))
 
-    def repack_if_large(self, max_loose: int = MAX_LOOSE, max_packs: int = MAX_PACKS) -> bool:
-        """Call `repack` on a vault that has more loose objects or packs than that, and return True; return False where
+    def pack_if_large(self, max_loose: int = MAX_LOOSE, max_packs: int = MAX_PACKS) -> bool:
+        """Pack the objects of a vault that has more loose ones or packs than that, and return True; return False where
         it is smaller. Of too many packs small ones become one."""
         has_many_packs = len(list(self.path.glob("objects/pack/*.pack"))) > max_packs
         if not has_many_packs and sum(1 for _ in self.path.glob("objects/[0-9a-f][0-9a-f]/*")) <= max_loose:
             return False
-        self.repack(fewer_packs=has_many_packs)
+        self.pack_objects(fewer_packs=has_many_packs)
         return True
 
 

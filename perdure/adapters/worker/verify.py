@@ -85,7 +85,7 @@ def start_differences(vault: Vault, start: str, first: str) -> tuple[str, ...] |
 
 def is_kept(vault: Vault, delivery: str, tip: str) -> bool:
     """Return whether a ref of the delivery keeps the checkpoint from being lost."""
-    return any(vault.is_ancestor(tip, run_tip) for run_tip in vault.refs(f"refs/perdure/{delivery}/").values())
+    return any(vault.is_ancestor(tip, run_tip) for run_tip in vault.list_refs(f"refs/perdure/{delivery}/").values())
 
 
 def commits_between(vault: Vault, start: str, head: str) -> list[str]:

@@ -212,7 +212,7 @@ def work_through_everything(workspace: Workspace, vault: Vault, out: Path) -> No
     CheckoutPool.for_vault(workspace.home, vault).check_out(commit, out, admin=workspace.record().admin)
     publish.push_commit(vault, vault.url, commit, "perdure/demo-1", None)
     vault.fetch()
-    vault.repack()
+    vault.pack_objects()
     workspace.find_problems()
     assert workspace.remove() == ""
 

@@ -25,7 +25,7 @@ def test_a_deliverys_own_ref_moves_as_git_would_move_it_and_git_is_not_started(
     vault.move_ref(OWN, b, a)
     assert disk.keeps_content(vault.path / OWN)
     assert vault.read_ref(OWN) == b
-    assert vault.refs("refs/perdure/demo-1/") == {OWN: b}
+    assert vault.list_refs("refs/perdure/demo-1/") == {OWN: b}
     assert not (vault.path / f"{OWN}.lock").exists()
     monkeypatch.undo()
     assert git(vault.path, "rev-parse", OWN) == b
@@ -42,9 +42,9 @@ def test_refs_that_were_packed_are_read_and_moved_without_git(vault: Vault, monk
     monkeypatch.setenv("PATH", "/nowhere")
     assert vault.read_ref(OWN) == a
     assert vault.read_ref("refs/perdure/demo-1/absent") is None
-    assert [f"{ref} {sha}" for ref, sha in vault.refs("refs/tags/").items()] == [listed]
+    assert [f"{ref} {sha}" for ref, sha in vault.list_refs("refs/tags/").items()] == [listed]
     vault.move_ref(OWN, b, a)
-    assert (vault.read_ref(OWN), vault.refs("refs/perdure/")) == (b, {OWN: b})
+    assert (vault.read_ref(OWN), vault.list_refs("refs/perdure/")) == (b, {OWN: b})
 
 
 @pytest.mark.parametrize("expected", [True, False], ids=["elsewhere", "absent"])
@@ -91,7 +91,7 @@ def test_while_refs_are_packed_none_is_ever_absent(vault: Vault) -> None:
     with ThreadPoolExecutor(1) as pool:
         packing = pool.submit(git, vault.path, "pack-refs", "--all")
         while not packing.done():
-            assert vault.refs("refs/perdure/demo-1/") == dict.fromkeys(sorted(names), a)
+            assert vault.list_refs("refs/perdure/demo-1/") == dict.fromkeys(sorted(names), a)
             assert vault.read_ref(names[-1]) == a
 
 

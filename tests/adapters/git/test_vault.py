@@ -76,7 +76,7 @@ def test_a_damaged_vault_is_not_taken_for_a_remote_that_is_away(home: Home, tmp_
 def test_an_unreferenced_checkpoint_outlives_a_persons_git_gc(vault: Vault) -> None:
     (lonely,) = commits(vault, 1)
     git(vault.path, "gc", "-q")
-    vault.repack()
+    vault.pack_objects()
     assert vault.has_commit(lonely)
 
 
@@ -85,13 +85,13 @@ def test_a_vault_is_packed_when_it_has_grown_and_loses_nothing_by_it(vault: Vaul
         return int(dict(line.split(": ") for line in git(vault.path, "count-objects", "-v").splitlines())[name])
 
     kept, lonely = vault.put_artifact("d", b"plan"), vault.objects.write_blob(b"nobody refers to it yet")
-    assert not vault.repack_if_large(max_loose=2)
-    assert vault.repack_if_large(max_loose=1)
+    assert not vault.pack_if_large(max_loose=2)
+    assert vault.pack_if_large(max_loose=1)
     assert (counted("count"), counted("packs")) == (1, 1)
     for word in (b"one", b"two"):
         vault.put_artifact("d", word)
-        vault.repack()
-    assert vault.repack_if_large(max_packs=2)
+        vault.pack_objects()
+    assert vault.pack_if_large(max_packs=2)
     assert counted("packs") == 1
     assert vault.get_artifact("d", kept) == b"plan"
     assert git(vault.path, "cat-file", "blob", lonely) == "nobody refers to it yet"
@@ -125,7 +125,7 @@ def test_fetching_takes_the_default_branch_as_the_remote_names_it(home: Home, tm
     assert vault.fetch("other")[0] == "other"
     assert vault.fetch_branch("nowhere") is None
     assert vault.fetch_branch("*") is None
-    assert vault.refs("refs/remotes/") == {f"refs/remotes/origin/{n}": sha for n in ("trunk", "other")}
+    assert vault.list_refs("refs/remotes/") == {f"refs/remotes/origin/{n}": sha for n in ("trunk", "other")}
 
 
 def test_a_branch_that_took_the_place_of_a_directory_of_branches_can_be_fetched(home: Home, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_stale_locks_of_shared_files_are_removed_by_whoever_is_alone_with_the_va
     vault.move_ref(REF, commits(vault, 1)[0], None)
     for name in ("packed-refs.lock", "config.lock"):
         (vault.path / name).touch()
-    vault.repack()
+    vault.pack_objects()
     assert not list(vault.path.glob("*.lock.lock"))
     assert not (vault.path / "packed-refs.lock").exists()
     assert REF in (vault.path / "packed-refs").read_text()

@@ -56,11 +56,11 @@ def test_the_oldest_goes_first_until_the_home_is_below_its_limit(home: Home) -> 
 
 
 def test_what_runs_and_what_has_just_ended_stays_however_small_the_limit_is(home: Home) -> None:
-    refs = Workspace.open(home, "week").vault.refs("refs/")
+    refs = Workspace.open(home, "week").vault.list_refs("refs/")
     assert shrink_home(home, 0) == []
     assert remaining_names(home) == (["now", "running"],) * 2
     assert Workspace.open(home, "running").find_problems() == []
-    assert Workspace.open(home, "week").vault.refs("refs/") == refs
+    assert Workspace.open(home, "week").vault.list_refs("refs/") == refs
 
 
 def test_the_limit_is_a_share_of_the_disk_unless_it_is_set(home: Home) -> None:

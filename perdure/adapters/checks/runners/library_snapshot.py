@@ -171,7 +171,7 @@ class LibrarySnapshot:
         inner = [getattr(value, "__wrapped__", None), *(cell.cell_contents for cell in cells if cell != _EMPTY_CELL)]
         return any(item is was for item in inner) or getattr(value, "__name__", "") == getattr(was, "__name__", None)
 
-    def compile(self, text, *options, **named):
+    def compile_once(self, text, *options, **named):
         """Return the code of a text, as `compile` does; it is compiled once, though many canaries hold it."""
         if text not in self.codes:
             self.codes[text] = compile(text, *options, **named)

@@ -278,7 +278,8 @@ class Pytest(Runner):
             library_names = library_canaries(f"test_{token}_{number}_zl", number, len(files))
             libraries = "".join(f"def {name}():\n{LIBRARIES.format(token)}\n" for name in library_names)
             last_source = (
-                f"def {last}():\n    red_{token}()\ndef {integrity}():\n    if intact_{token}():\n    {RED}\n"
+                f"def {last}():\n    red_{token}()\n"
+                f"def {integrity}(intact=intact_{token}):\n    if intact():\n    {RED}\n"
                 f"{libraries}{shape_record(token)}"
             )
             changed = plant_python_canaries(text, token, first_source, last_source) if path.endswith(".py") else None
@@ -293,14 +294,14 @@ class Pytest(Runner):
 _RED = """\
 def red_{0}():
     import pytest
-    def plain():
+    def compare_lists():
         assert [1, 2] == [1, 3]
     def expecting():
         with pytest.raises(ValueError):
             pass
     def about():
         assert 1 == pytest.approx(2)
-    forms = [*forms_{0}(), plain, expecting, about, lambda: pytest.fail('x')]
+    forms = [*forms_{0}(), compare_lists, expecting, about, lambda: pytest.fail('x')]
 """
 """The beginning of a function that fails; assertions stand in the module itself, for pytest rewrites them."""
 

@@ -78,8 +78,9 @@ def define_once(token: str, definitions: str) -> str:
     return f"""\
 def define_{token}():
     import builtins, sys
-    compiler = builtins.getattr(sys, 'library_snapshot', builtins)
-    code = compiler.compile({definitions!r}, '<canaries>', 'exec', dont_inherit=True)
+    snapshot = builtins.getattr(sys, 'library_snapshot', None)
+    make_code = snapshot.compile_once if snapshot is not None else builtins.compile
+    code = make_code({definitions!r}, '<canaries>', 'exec', dont_inherit=True)
     builtins.exec(code, builtins.globals())
 define_{token}()
 """

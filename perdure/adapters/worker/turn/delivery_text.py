@@ -223,7 +223,7 @@ def agent_text(vault: Vault, base: str, commit: str) -> str | None:
     some are damaged."""
     trailer = "--format=%(trailers:key=Perdure-Delivery,valueonly,separator=%x2C)"
     deliveries = set(vault.git.execute("log", trailer, "--end-of-options", commit, f"^{base}").lines)
-    tips = {delivery: vault.refs(f"refs/perdure/{delivery}/").values() for delivery in deliveries if delivery}
+    tips = {delivery: vault.list_refs(f"refs/perdure/{delivery}/").values() for delivery in deliveries if delivery}
     if not all(map(tips.get, deliveries)):
         return None
     checkpoints = vault.git.text("rev-list", "--first-parent", *(tip for refs in tips.values() for tip in refs)).split()
