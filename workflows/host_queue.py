@@ -15,6 +15,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import HostLookup, HostLookupInput
 from perdure.models.limits import HEARTBEAT_TIMEOUT, RETRY_PAUSE, TASK_QUEUE
+from perdure.text import shorten
 from workflows import endings
 from workflows.gates import DeliveryGates
 
@@ -27,6 +28,8 @@ host is there: each question is a few events. The last is repeated."""
 LOOKUP_TIME = timedelta(minutes=1)
 """For the answer of whichever worker is there: it takes milliseconds."""
 
+REASON_CHARS = 200
+"""Of why nobody takes from the host's queue: any worker may answer, and the state goes into history."""
 
 ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
 """Retries without end. Deaths are not failures: attempts are bounded by time and by the journal's count, never by
@@ -99,7 +102,7 @@ class HostQueue:
             if endings.is_cancellation(error):
                 raise
             return "its host has not answered"
-        return lookup.reason
+        return shorten(lookup.reason, REASON_CHARS)
 
     def _show_reason(self, reason: str) -> None:
         if reason != self._state.host_wait:
